@@ -1,6 +1,6 @@
-//! Lost calls and lost replies, and claims that are dropped at every moment.
+//! Lost calls and lost replies.
 //!
-//! Promises: P6, P10.
+//! Promises: P6.
 
 use redis::Script;
 use std::{
@@ -13,10 +13,7 @@ use testing::{
     rig::{BOUND, Rig},
     wait::{eventually, granted_at},
 };
-use tokio::{
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 use tower_semaphore::{AcquireError, Claim, Operate, Permit, Policy, RedisSemaphore, Semaphore};
 
 /// Long enough that no lease ends by itself.
@@ -25,9 +22,8 @@ const LEASE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(5);
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
-fn claim(key: &str, wait: u64) -> Claim {
-    let claim = Claim::new(key.to_owned()).with_limit(1);
-    claim.with_wait(Duration::from_secs(wait))
+fn claim(key: &str) -> Claim {
+    Claim::new(key.to_owned()).with_limit(1)
 }
 
 /// Recognises an acquire by the queue of its key and by its arguments.
@@ -109,12 +105,12 @@ async fn a_claim_all_of_whose_replies_are_lost_is_released() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_whose_reply_is_lost_is_an_error_and_is_not_sent_again() {
     let rig = rig().await;
-    let permit = rig.store.acquire(claim("a", 0)).await.expect("it is free");
+    let permit = rig.store.acquire(claim("a")).await.expect("it is free");
     let (policy, key) = (Policy::DEFAULT, "a".into());
     let usage = rig.store.usage(&policy, &key).await.expect("it answers");
     let id = usage.held[0].id.clone();
     // After this first revocation the server knows the script, so the next call runs it.
-    let other = rig.store.acquire(claim("b", 0)).await.expect("it is free");
+    let other = rig.store.acquire(claim("b")).await.expect("it is free");
     let usage = rig
         .store
         .usage(&policy, &"b".into())
@@ -129,59 +125,6 @@ async fn a_revocation_whose_reply_is_lost_is_an_error_and_is_not_sent_again() {
     assert!(revoked.is_err(), "{revoked:?}");
     let is_lost = timeout(BOUND, permit.lost()).await;
     is_lost.expect("it was revoked all the same");
-}
-
-/// The delay in each direction.
-const DELAY: Duration = Duration::from_millis(5);
-/// The number of moments at which claims are dropped.
-const STEPS: u32 = 50;
-/// A second, and slack for a busy machine.
-const A_SECOND: Duration = Duration::from_secs(1 + 2);
-
-/// Acquires permits through another store.
-async fn fill(store: &RedisSemaphore, keys: &str) -> Vec<Permit> {
-    let mut permits = Vec::new();
-    for step in 0..STEPS {
-        let permit = store.acquire(claim(&format!("{keys}{step}"), 0)).await;
-        permits.push(permit.expect("it is free"));
-    }
-    permits
-}
-
-/// Drops claims at moments within `span`: for free keys, for full keys, and for keys that become free in that time.
-/// Returns the number of claims that were answered first.
-async fn drop_within(span: Duration, rig: &Rig, other: &RedisSemaphore) -> usize {
-    let (_full, freed) = (fill(other, "full").await, fill(other, "freed").await);
-    rig.proxy.delay(DELAY, DELAY);
-    let mut dropped = JoinSet::new();
-    for (keys, wait) in [("free", 0), ("full", 10), ("freed", 10)] {
-        for step in 0..STEPS {
-            let acquire = rig.store.acquire(claim(&format!("{keys}{step}"), wait));
-            dropped.spawn(async move { timeout(span / STEPS * step, acquire).await.is_ok() });
-        }
-    }
-    sleep(span / 3).await;
-    drop(freed);
-    let answered = dropped.join_all().await;
-    rig.proxy.delay(Duration::ZERO, Duration::ZERO);
-    answered.into_iter().filter(|answered| *answered).count()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_is_dropped_at_any_moment_leaves_nothing_a_second_later() {
-    let patient = || RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 30);
-    let mut rig = Rig::new(patient()).await;
-    let other = patient().connect(rig.server.url()).await;
-    let other = other.expect("it connects");
-    // Widen the span until it covers the whole course of a claim, however busy the machine is.
-    let mut span = DELAY * 8;
-    while drop_within(span, &rig, &other).await < STEPS as usize {
-        rig.nothing_is_left(A_SECOND).await;
-        span *= 2;
-        assert!(span < LEASE / 3, "claims are not answered");
-    }
-    rig.nothing_is_left(A_SECOND).await;
-    println!("in {span:?} all of their way");
 }
 
 const SHORT: Duration = Duration::from_secs(2);
@@ -228,7 +171,7 @@ async fn permits_whose_releases_are_lost_are_free_when_their_leases_end_and_trie
     for key in 0..KEYS {
         permits.push(
             rig.store
-                .acquire(claim(&key.to_string(), 0))
+                .acquire(claim(&key.to_string()))
                 .await
                 .expect("there is room"),
         );
@@ -242,7 +185,7 @@ async fn permits_whose_releases_are_lost_are_free_when_their_leases_end_and_trie
     granted_at(end, &mut rig.raw, async || {
         let mut free = true;
         for key in (0..KEYS).rev() {
-            free &= other.acquire(claim(&key.to_string(), 0)).await.is_ok();
+            free &= other.acquire(claim(&key.to_string())).await.is_ok();
         }
         free
     })
@@ -257,6 +200,6 @@ async fn permits_whose_releases_are_lost_are_free_when_their_leases_end_and_trie
     sleep(Duration::from_secs(2)).await;
     assert_eq!(releases(&rig.proxy).len(), tries, "they go on for ever");
     rig.proxy.forward();
-    let permit = rig.store.acquire(claim("0", 0)).await.expect("it is free");
+    let permit = rig.store.acquire(claim("0")).await.expect("it is free");
     assert!(permit.release().await);
 }

@@ -1,11 +1,9 @@
-//! Scripts that the server keeps forgetting, and scripts that run in the millisecond in which a lease ends. They are
-//! the library's own scripts, and each returns the time at which it ran.
+//! Scripts that the server keeps forgetting, and a script that is aborted midway.
 //!
-//! Promises: P1, P6.
+//! Promises: P1, P5.
 
 use http::{Request, Response};
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     sync::{
         Arc,
@@ -15,10 +13,9 @@ use std::{
 };
 use testing::{
     http_requests::{limit, request},
-    ids::id,
     in_flight::InFlight,
     redis::RedisServer,
-    resp::{Raw, Reply, member_and_score},
+    resp::Raw,
     rig::{BOUND, Rig},
     wait::eventually,
 };
@@ -100,117 +97,6 @@ async fn scripts_that_are_flushed_all_the_time_are_seen_by_no_client_and_grant_n
     })
     .await;
     rig.nothing_is_left(PATIENCE).await;
-}
-
-const LEASE: i64 = 12;
-/// The number of times that a refresh must hit each of the three milliseconds.
-const TIMES: usize = 5;
-const KEYS: [&str; 4] = ["{a}:held", "{a}:queue", "{a}:alive", "{a}:token"];
-const REFRESH: &str = concat!(
-    include_str!("../../../proto/src/verbs/common.lua"),
-    include_str!("../../../proto/src/verbs/refresh.lua")
-);
-const ACQUIRE: &str = concat!(
-    include_str!("../../../proto/src/verbs/common.lua"),
-    include_str!("../../../proto/src/verbs/grant.lua"),
-    include_str!("../../../proto/src/verbs/queue.lua"),
-    include_str!("../../../proto/src/verbs/acquire.lua")
-);
-
-/// A call for one unit of `id`, under a limit of one.
-fn acquire(id: &str) -> Vec<String> {
-    let [held, queue, alive, token] = KEYS;
-    let (lease, never) = (LEASE.to_string(), i64::MAX.to_string());
-    let head = ["EVAL", ACQUIRE, "4", held, queue, alive, token];
-    let claim = [&*lease, &never, "0", &lease, "1", "1", "1", "1", id];
-    head.iter()
-        .chain(&claim)
-        .map(|word| (*word).to_owned())
-        .collect()
-}
-
-fn refresh(id: &str) -> Vec<String> {
-    let lease = LEASE.to_string();
-    let words = ["EVAL", REFRESH, "2", KEYS[0], KEYS[3], &*lease, "1", id];
-    words.map(str::to_owned).into()
-}
-
-/// The time at which an acquire ran, and true if its claim was granted.
-fn granted(answer: &Reply) -> (i64, bool) {
-    let answer = answer.array();
-    (answer[0].int(), matches!(answer[1], Reply::Int(_)))
-}
-
-/// The time at which a refresh ran, and true if it found the lease. `None` if the lease had ended: the answer then has
-/// no time.
-fn held(answer: &Reply) -> Option<(i64, bool)> {
-    match answer {
-        Reply::Int(0) => None,
-        Reply::Int(now) => Some((*now, true)),
-        list => Some((list.array()[0].int(), list.array()[1].int() == 1)),
-    }
-}
-
-/// The state of one round. Its ids have the form of the library's and contain the round's number.
-struct Round<'a> {
-    raw: &'a mut Raw,
-    ids: [String; 2],
-}
-
-impl Round<'_> {
-    /// Sends a refresh about `early` ms before the end of its lease, and a claim right behind it. Returns how many ms
-    /// after the end the refresh ran.
-    async fn run(&mut self, early: i64) -> i64 {
-        let raw = &mut *self.raw;
-        raw.cmd(&["DEL", KEYS[0]]).await;
-        let (start, is_granted) = granted(&raw.cmd(&acquire(&self.ids[0])).await);
-        assert!(is_granted);
-        let end = start + LEASE;
-        while raw.server_time_ms().await < end - early {}
-        raw.send(&refresh(&self.ids[0])).await.expect("it is sent");
-        raw.send(&acquire(&self.ids[1])).await.expect("it is sent");
-        // This command follows right behind them: sent later on a busy machine, it might find that all leases have
-        // ended.
-        let units = ["ZRANGE", KEYS[0], "0", "-1", "WITHSCORES"];
-        raw.send(&units).await.expect("it is sent");
-        let refresh = held(&raw.next().await.expect("an answer"));
-        let (claimed, is_granted) = granted(&raw.next().await.expect("an answer"));
-        let units = raw.next().await.expect("an answer");
-        let (refreshed, is_held) = refresh.unwrap_or((claimed, false));
-        assert_eq!(
-            is_held,
-            refreshed < end,
-            "{} ms after the end",
-            refreshed - end
-        );
-        let is_free = !is_held || claimed >= refreshed + LEASE;
-        assert_eq!(is_granted, is_free, "{} ms after the end", claimed - end);
-        let units = units.array().chunks(2).map(member_and_score);
-        let unexpired: Vec<_> = units.filter(|(_, end)| *end > claimed as f64).collect();
-        assert_eq!(unexpired.len(), 1, "{unexpired:?}");
-        refreshed - end
-    }
-}
-
-#[tokio::test]
-async fn a_refresh_in_the_millisecond_of_its_leases_end_is_late_and_one_before_it_is_not() {
-    let server = RedisServer::start();
-    let mut raw = Raw::connect(server.port()).await;
-    let (mut met, start) = (BTreeMap::<i64, usize>::new(), Instant::now());
-    let enough = |met: &BTreeMap<i64, usize>| {
-        (-1..=1).all(|late| met.get(&late).is_some_and(|times| *times >= TIMES))
-    };
-    for number in 0.. {
-        let ids = ["one", "two"].map(|process| id(process, number, [1, 1, LEASE as u64]));
-        let late = Round { raw: &mut raw, ids }
-            .run([1, 0, -1][number as usize % 3])
-            .await;
-        *met.entry(late).or_default() += 1;
-        if enough(&met) {
-            return;
-        }
-        assert!(start.elapsed() < BOUND, "{met:?}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

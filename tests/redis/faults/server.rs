@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
-use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, redis};
+use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis};
 
 const LEASE: Duration = Duration::from_secs(3);
 const BOUND: Duration = Duration::from_secs(10);
@@ -69,31 +69,6 @@ async fn a_paused_server_is_a_failure_of_the_store_and_serves_in_full_when_it_go
     }
     let rest = Duration::from_millis(2_500).saturating_sub(paused.elapsed());
     serves_in_full(&store, rest + BACK).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn permits_come_back_to_a_server_that_lost_its_data() {
-    let mut server = RedisServer::start();
-    let store = store(&server).await;
-    let mut permits: Vec<Permit> = Vec::new();
-    for _ in 0..3 {
-        permits.push(store.acquire(claim(5)).await.expect("there is room"));
-    }
-    server.restart();
-    let mut raw = Raw::connect(server.port()).await;
-    eventually("all three are back", BOUND, async || {
-        raw.zmembers(HELD).await.len() == 3
-    })
-    .await;
-    eventually("their holders know", BOUND, async || {
-        !permits.iter().any(Permit::is_lost)
-    })
-    .await;
-    drop(permits);
-    eventually("and gone", BOUND, async || {
-        raw.zmembers(HELD).await.is_empty()
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -168,7 +168,7 @@ fn command_and_calls(entry: &str) -> Option<(String, u64)> {
 }
 
 /// A member of a sorted set, and its score.
-pub fn member_and_score(pair: &[Reply]) -> (Vec<u8>, f64) {
+fn member_and_score(pair: &[Reply]) -> (Vec<u8>, f64) {
     let score = pair[1].text().parse().expect("a score is a number");
     (pair[0].bytes().to_vec(), score)
 }
