@@ -4,9 +4,8 @@
 //! Promises: P1, P24.
 
 use crate::{
-    client::{Answer, Client, ENDLESS, streams},
+    client::{Answer, ENDLESS, streams},
     process::Market,
-    soon,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -194,38 +193,4 @@ async fn events_are_heard_again_when_redis_is_back() {
         () = listing => {}
         name = hearing => assert_eq!(name, "listing"),
     }
-}
-
-#[tokio::test]
-async fn an_account_is_born_once_however_many_see_it_first() {
-    let server = RedisServer::start();
-    let [one, two] = markets(&server, "1000").await;
-    let sales = (0..10).map(|n| {
-        let market = if n % 2 == 0 { &one } else { &two };
-        let client = market.client(&format!("s{n}"));
-        async move { listed(client.list(&format!("s{n}-1"), 1).await).await }
-    });
-    let ids = futures_util::future::join_all(sales).await;
-    let bought = ids.iter().enumerate().map(|(n, id)| {
-        let market = if n % 2 == 0 { &two } else { &one };
-        let bob = market.client("bob");
-        async move { bought(&bob, id).await }
-    });
-    futures_util::future::join_all(bought).await;
-    let bob = one.nobody().account("bob").await;
-    assert_eq!(bob["funds"], 990);
-    assert_eq!(bob["items"].as_array().map(Vec::len), Some(20));
-}
-
-/// Buys the item as soon as the account has a permit.
-async fn bought(client: &Client, id: &str) {
-    let buying = async {
-        loop {
-            match client.purchase(id).await.status() {
-                429 => {}
-                status => return status,
-            }
-        }
-    };
-    assert_eq!(soon("a permit", buying).await, 200);
 }

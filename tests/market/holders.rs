@@ -14,8 +14,6 @@ use testing::wait::eventually;
 on_every_store! {
     an_account_s_streams_are_shown_with_their_process_and_route,
     a_permit_that_is_deleted_cuts_its_stream_and_frees_its_slot,
-    a_permit_that_is_not_held_cannot_be_deleted,
-    the_permit_of_another_account_cannot_be_deleted,
 }
 
 /// The market's report about an account's permits.
@@ -81,26 +79,6 @@ async fn a_permit_that_is_deleted_cuts_its_stream_and_frees_its_slot(market: &Ma
         admitted(&ann).await;
         only_these_are_held(&nobody, &before[at + 1..]).await;
     }
-}
-
-async fn a_permit_that_is_not_held_cannot_be_deleted(market: &Market) {
-    let (ann, nobody) = (market.client("ann"), market.nobody());
-    let _streams = streams(&ann, 1).await;
-    let held = ids(&permits(&nobody, "ann").await);
-    for id in ["0", "x", "*", "%2A", "%00", "..%2F", "1.1.1.1.1", "%7B%7D"] {
-        assert_eq!(delete(&nobody, "ann", id).await, 404, "{id}");
-    }
-    assert_eq!(ids(&permits(&nobody, "ann").await), held);
-    assert_eq!(delete(&nobody, "ann", &held[0]).await, 204);
-    assert_eq!(delete(&nobody, "ann", &held[0]).await, 404, "a second time");
-}
-
-async fn the_permit_of_another_account_cannot_be_deleted(market: &Market) {
-    let (ann, nobody) = (market.client("ann"), market.nobody());
-    let _streams = streams(&ann, 1).await;
-    let held = ids(&permits(&nobody, "ann").await);
-    assert_eq!(delete(&nobody, "bob", &held[0]).await, 404);
-    assert_eq!(ids(&permits(&nobody, "ann").await), held);
 }
 
 #[tokio::test]

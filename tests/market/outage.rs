@@ -4,19 +4,14 @@
 
 use crate::{
     BOUND,
-    client::{Answer, Client, ENDLESS},
+    client::{Client, ENDLESS},
     process::Market,
 };
-use serde_json::Value;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use testing::{
-    redis::RedisServer,
-    resp::Raw,
-    wait::{eventually, one_round_passes},
-};
+use testing::{redis::RedisServer, wait::eventually};
 
 /// A whole attempt takes at most half a second. The rest is slack for a busy machine.
 const BUDGET: Duration = Duration::from_millis(1_500);
@@ -24,9 +19,6 @@ const BUDGET: Duration = Duration::from_millis(1_500);
 const BACK: Duration = Duration::from_secs(2);
 /// Longer than any bound here, so that no permit becomes available because a lease ended.
 const LEASE_MS: &str = "60000";
-
-/// A stream that reads no data of the market.
-const EVENTS: &str = "/market/events";
 
 async fn on(server: &RedisServer) -> (Market, Client) {
     let settings = [("REDIS_URL", &*server.url()), ("LEASE_MS", LEASE_MS)];
@@ -130,99 +122,6 @@ async fn served(market: Arc<Market>, n: u32) -> u32 {
         }
     }
     served
-}
-
-#[tokio::test]
-async fn a_market_that_was_told_to_admits_streams_while_redis_is_gone() {
-    for policy in ["admit", "share"] {
-        let mut server = RedisServer::start();
-        let url = server.url();
-        let settings = [("REDIS_URL", &*url), ("WHEN_UNAVAILABLE", policy)];
-        let market = Market::start(&settings).await;
-        let ann = market.client("ann");
-        assert_eq!(ann.get("/market").await.status(), 200);
-        server.kill();
-        let streams = [ann.get(EVENTS).await, ann.get(EVENTS).await];
-        assert!(
-            streams.iter().all(|answer| answer.status() == 200),
-            "{policy}"
-        );
-        for path in [ENDLESS, "/market"] {
-            let unreadable = ann.get(path).await;
-            assert_eq!(unreadable.status(), 503, "{path}");
-            let kind = unreadable.header("content-type");
-            assert_eq!(kind, "application/problem+json");
-        }
-    }
-}
-
-/// Runs every kind of request, each as the first one after the market's connections were lost. Fails with an answer 503.
-async fn serves_each_first(market: &Market, mut lose: impl AsyncFnMut()) -> Result<(), String> {
-    let (ann, bob) = (market.client("ann"), market.client("bob"));
-    lose().await;
-    let rows = ann.get("/market/export?rows=2&interval_ms=0").await;
-    let rows = text_of(rows, &[200]).await?;
-    assert_eq!(rows.lines().count(), 2, "{rows}");
-    lose().await;
-    let listed = text_of(ann.list("ann-1", 7).await, &[201]).await?;
-    let listed: Value = serde_json::from_str(&listed).expect("it is JSON");
-    lose().await;
-    // A restarted server has lost the listing, and the market reports that.
-    let id = listed["id"].as_str().expect("an id");
-    text_of(bob.purchase(id).await, &[200, 404]).await?;
-    lose().await;
-    text_of(bob.get("/accounts/bob").await, &[200]).await?;
-    Ok(())
-}
-
-/// The text of an answer with one of these statuses, or of an answer 503 as an error.
-async fn text_of(answer: Answer, statuses: &[u16]) -> Result<String, String> {
-    let (status, text) = (answer.status(), answer.text().await);
-    if status == 503 {
-        return Err(text);
-    }
-    assert!(statuses.contains(&status), "{status}: {text}");
-    Ok(text)
-}
-
-/// On a busy machine Redis may answer a request too late. Each round has a new market, so each loss is its first.
-const ROUNDS: usize = 6;
-
-#[tokio::test]
-async fn the_first_request_after_connections_were_killed_is_served() {
-    one_round_passes("each first request is served", ROUNDS, async || {
-        let server = RedisServer::start();
-        let (market, ann) = on(&server).await;
-        let mut raw = Raw::connect(server.port()).await;
-        let mut kill = async || {
-            raw.cmd(&["CLIENT", "KILL", "TYPE", "normal"]).await;
-            raw.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-        };
-        serves_each_first(&market, &mut kill).await?;
-        kill().await;
-        text_of(ann.get("/market").await, &[200]).await.map(drop)
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn the_first_request_after_redis_was_restarted_is_served() {
-    one_round_passes("each first request is served", ROUNDS, async || {
-        let mut server = RedisServer::start();
-        let (market, _) = on(&server).await;
-        // A server that is down for a while is known to be down: claims are refused until the market has reconnected.
-        let restart = async || {
-            server.restart();
-            let mut raw = Raw::connect(server.port()).await;
-            eventually("the market is connected again", BOUND, async || {
-                let channels = raw.cmd(&["PUBSUB", "CHANNELS"]).await;
-                channels.first().is_some()
-            })
-            .await;
-        };
-        serves_each_first(&market, restart).await
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

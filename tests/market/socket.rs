@@ -42,8 +42,6 @@ async fn is_refused(market: &Market) {
 
 on_every_store! {
     listings_and_trades_come_over_a_socket,
-    the_sixth_socket_is_refused_at_its_handshake,
-    a_socket_that_ends_with_a_word_or_without_one_frees_its_permit,
     a_request_that_is_no_handshake_is_bad_and_holds_no_permit,
     a_market_that_stops_says_so_to_its_sockets,
     a_socket_whose_permit_is_deleted_is_closed_and_leaves_room,
@@ -76,35 +74,6 @@ async fn listings_and_trades_come_over_a_socket(market: &Market) {
     socket.close().await;
 }
 
-async fn the_sixth_socket_is_refused_at_its_handshake(market: &Market) {
-    let mut sockets = Socket::several(market, "ann", 5).await;
-    is_refused(market).await;
-    assert_eq!(market.client("ann").get("/market").await.status(), 429);
-    let _other = Socket::open(market, "bob").await;
-
-    // Neither silence nor an event frees a permit.
-    assert_eq!(market.client("bob").list("bob-1", 10).await.status(), 201);
-    for socket in &mut sockets {
-        assert_eq!(socket.event().await["item"], "bob-1");
-    }
-    is_refused(market).await;
-}
-
-/// The connections of a killed client end like dropped ones.
-async fn a_socket_that_ends_with_a_word_or_without_one_frees_its_permit(market: &Market) {
-    let mut sockets = Socket::several(market, "ann", 5).await;
-    for has_word in [true, false] {
-        is_refused(market).await;
-        let last = sockets.pop().expect("five");
-        match has_word {
-            true => last.close().await,
-            false => drop(last),
-        }
-        sockets.push(freed(market).await);
-    }
-    is_refused(market).await;
-}
-
 async fn a_request_that_is_no_handshake_is_bad_and_holds_no_permit(market: &Market) {
     for _ in 0..6 {
         let answer = market.client("ann").get("/market/socket").await;
@@ -129,14 +98,6 @@ async fn a_market_that_stops_says_so_to_its_sockets(market: &Market) {
     for socket in sockets {
         assert_eq!(socket.closed().await, (1001, "the market stops".to_owned()));
     }
-}
-
-#[tokio::test]
-async fn a_client_that_answers_no_ping_loses_its_permit() {
-    let market = Market::start(&[("LIMIT", "1"), ("MAX_STALL_MS", "500")]).await;
-    let _asleep = Socket::open(&market, "ann").await;
-    is_refused(&market).await;
-    let _again = freed(&market).await;
 }
 
 #[tokio::test]
