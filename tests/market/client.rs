@@ -50,14 +50,9 @@ impl Client {
     /// Offers an item for sale.
     pub(crate) async fn list(&self, item: &str, price: u64) -> Answer {
         let offer = serde_json::json!({"item": item, "price": price});
-        self.offer(&offer.to_string()).await
-    }
-
-    /// Posts `body` as an offer.
-    pub(crate) async fn offer(&self, body: &str) -> Answer {
         let request = self.request(Method::POST, "/market/items");
         let request = request.header(CONTENT_TYPE, "application/json");
-        self.send(request, body).await
+        self.send(request, &offer.to_string()).await
     }
 
     pub(crate) async fn purchase(&self, id: &str) -> Answer {

@@ -19,16 +19,11 @@ mod locks;
 mod metrics;
 #[cfg(feature = "redis")]
 mod outage;
-mod page;
 mod process;
 mod settings;
-mod shadow;
-mod shares;
 mod shutdown;
 mod socket;
 mod socket_client;
-mod streams;
-mod trading;
 #[cfg(feature = "redis")]
 mod turns;
 #[cfg(feature = "redis")]

@@ -4,8 +4,8 @@
 
 use crate::{
     BOUND,
-    client::{Client, streams},
-    feed::Feed,
+    client::streams,
+    feed::{Feed, feeds},
     process::Market,
 };
 use serde_json::Value;
@@ -22,17 +22,6 @@ async fn commands_per_second(raw: &mut Raw) -> f64 {
     let stats = raw.commandstats().await;
     let calls: u64 = stats.values().sum();
     calls as f64 / start.elapsed().as_secs_f64()
-}
-
-/// Opens feeds of one account. Dropping a feed closes its connection.
-async fn feeds(client: &Client, count: usize) -> Vec<Feed> {
-    let mut feeds = Vec::new();
-    for _ in 0..count {
-        let mut feed = Feed::of(client, "ann").await;
-        feed.until("permits", |_| true).await;
-        feeds.push(feed);
-    }
-    feeds
 }
 
 #[tokio::test]
