@@ -245,18 +245,6 @@ async fn bound_has_passed(max_hold: Duration) {
 }
 
 #[tokio::test]
-async fn a_permit_that_a_bound_ends_counts_as_lost_and_not_as_held() {
-    install();
-    let permit = acquire(&MemorySemaphore::new(), claim("bound")).await;
-    permit.end_after(Duration::from_millis(5));
-    within("it is lost", BOUND, permit.lost()).await;
-    until_gauges("bound", (0.0, 0.0)).await;
-    assert_eq!(value(LOST, &[("policy", "bound"), ("by", "bound")]), 1.0);
-    drop(permit);
-    assert_eq!(gauges("bound"), (0.0, 0.0));
-}
-
-#[tokio::test]
 async fn a_bound_does_not_end_a_permit_that_was_released() {
     install();
     let permit = acquire(&MemorySemaphore::new(), claim("released")).await;

@@ -6,9 +6,7 @@ use super::{
     exposition::BOUND,
     recorders::{Hooked, Told},
 };
-use http::{Request, Response};
 use std::{
-    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -17,10 +15,9 @@ use std::{
 };
 use testing::redis::RedisServer;
 use tokio::time::timeout;
-use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{
-    Claim, ConcurrencyLimitLayer, MemorySemaphore, Operate, Permit, RedisSemaphore, Semaphore, key,
-    observe::{CALL_DURATION, CALL_SIZE, LOST_PERMITS, PERMIT_DURATION},
+    Claim, MemorySemaphore, Operate, Permit, RedisSemaphore, Semaphore,
+    observe::{LOST_PERMITS, PERMIT_DURATION},
 };
 
 const LEASE: Duration = Duration::from_millis(900);
@@ -82,19 +79,6 @@ async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits
 }
 
 #[tokio::test]
-async fn a_process_whose_recorder_panics_at_each_call_acquires_and_releases() {
-    let server = RedisServer::start();
-    let (panics, recorder) = panicking(&[CALL_DURATION, CALL_SIZE]);
-    let _guard = metrics::set_default_local_recorder(&recorder);
-    let store = store(&server).await;
-    let permit = timeout(BOUND, acquire(&store, "a")).await;
-    assert!(panics.load(Relaxed) > 0);
-    permit.expect("it is answered").release().await;
-    let permit = acquire(&store, "a").await;
-    assert!(!permit.is_lost());
-}
-
-#[tokio::test]
 async fn a_permit_whose_recorder_panics_at_its_revocation_is_lost_and_free() {
     // Both live to the end, because recorders are distinguished by their addresses.
     let recorders = [&[LOST_PERMITS], &[PERMIT_DURATION]].map(|names| panicking(names));
@@ -105,25 +89,5 @@ async fn a_permit_whose_recorder_panics_at_its_revocation_is_lost_and_free() {
         revoke(&store, "a").await;
         assert_eq!((panics.load(Relaxed), permit.is_lost()), (1, true));
         assert_eq!(store.busy_keys(), 0);
-    }
-}
-
-#[tokio::test]
-async fn a_permit_whose_recorder_panics_at_its_longest_hold_is_lost_as_those_after_it_are() {
-    let (panics, recorder) = panicking(&[LOST_PERMITS]);
-    let _guard = metrics::set_default_local_recorder(&recorder);
-    let store = MemorySemaphore::new();
-    let service = service_fn(async |request: Request<String>| {
-        let permit = request.extensions().get::<Permit>();
-        permit.expect("the layer puts it there").lost().await;
-        Ok::<_, Infallible>(Response::new(String::new()))
-    });
-    let limit = ConcurrencyLimitLayer::new(1, key::fixed("a"), store.clone());
-    let service = limit.with_max_hold(LEASE).layer(service);
-    for count in 1..=2 {
-        let answer = service.clone().oneshot(Request::new(String::new()));
-        let answer = timeout(BOUND, answer).await;
-        let Ok(_) = answer.expect("its permit is lost");
-        assert_eq!((panics.load(Relaxed), store.busy_keys()), (count, 0));
     }
 }

@@ -12,36 +12,37 @@ use std::{
     },
     time::Duration,
 };
-use testing::{rng::Rng, stores::Store, wait::within};
+use testing::{
+    rng::Rng,
+    stores::{Store, listed},
+    wait::within,
+};
 use tokio::{
     task::{JoinSet, yield_now},
     time::{sleep, timeout},
 };
-use tower_semaphore::{AcquireError, Claim, Claims, Key, MemorySemaphore, Operate, Permit, Policy};
+use tower_semaphore::{AcquireError, Claim, Claims, Key, Permit, Policy};
 
 const TASKS: usize = 50;
 const KEYS: usize = 40;
+const POLICY: &str = "storm in memory";
+const OPERATIONS: usize = 5_000;
+/// The time for which most permits are held at most, in ms.
+const HOLD: u64 = 6;
 
 struct Storm {
     store: Store,
-    operator: Arc<dyn Operate>,
-    policy: &'static str,
-    operations: usize,
-    /// The longest time that a permit is held, in ms.
-    hold: u64,
-    /// Returns true once the event that the storm must reach has happened.
-    has_happened: fn() -> bool,
-    /// Set once that event and a revocation have happened. The storm goes on until then. Its tasks only read this flag,
-    /// because reading metrics takes milliseconds.
+    /// Set once a permit was revoked and the gauges have counted. The storm goes on until then. Its tasks only read this
+    /// flag, because reading metrics takes milliseconds.
     is_over: AtomicBool,
 }
 
 impl Storm {
     /// Claims one limit or two. Some claims wait.
     async fn acquire(&self, rng: &mut Rng) -> Result<Permit, AcquireError> {
-        let wait = rng.millis(0..self.hold);
+        let wait = rng.millis(0..HOLD);
         let claim = |key: usize, limit| {
-            let claim = Claim::new(key).with_limit(limit).with_policy(self.policy);
+            let claim = Claim::new(key).with_limit(limit).with_policy(POLICY);
             claim.with_wait(wait * u32::from(key.is_multiple_of(3)))
         };
         let narrow = claim(rng.below(KEYS), 1 + rng.below(2) as u32);
@@ -68,9 +69,9 @@ impl Storm {
                 permit.lost().await;
             }
             3 => {
-                // Some are held for longer than a lease lasts without refreshes.
+                // Some are held for much longer than the others.
                 let most = if rng.once_in(3) { 20 } else { 1 };
-                let _ = timeout(rng.millis(0..self.hold * most), permit.lost()).await;
+                let _ = timeout(rng.millis(0..HOLD * most), permit.lost()).await;
             }
             4 => {
                 let panics = async move {
@@ -86,22 +87,19 @@ impl Storm {
         drop(clone);
     }
 
-    /// Ends the storm once everything has happened in it, and the gauges have shown it.
+    /// Ends the storm once a permit was revoked, and the gauges have counted permits and waiters.
     fn look(&self, most: (f64, f64)) {
         let is_shown = most.0 > 1.0 && most.1 > 1.0;
-        let revoked = [("policy", self.policy), ("by", "revoked")];
+        let revoked = [("policy", POLICY), ("by", "revoked")];
         let has_revoked = value("tower_semaphore_lost_permits_total", &revoked) > 0.0;
-        self.is_over.store(
-            is_shown && has_revoked && (self.has_happened)(),
-            Ordering::Relaxed,
-        );
+        self.is_over
+            .store(is_shown && has_revoked, Ordering::Relaxed);
     }
 
-    /// A claim that the store cannot decide, because its connection stalls, does not count as an operation.
     async fn task(self: Arc<Self>, mut rng: Rng) {
         let mut operations = 0;
-        while operations < self.operations / TASKS || !self.is_over.load(Ordering::Relaxed) {
-            let patience = rng.millis(0..self.hold / 2);
+        while operations < OPERATIONS / TASKS || !self.is_over.load(Ordering::Relaxed) {
+            let patience = rng.millis(0..HOLD / 2);
             let acquired = match rng.once_in(3) {
                 // Cancelled at a random moment.
                 true => timeout(patience, self.acquire(&mut rng.another()))
@@ -109,10 +107,6 @@ impl Storm {
                     .ok(),
                 false => Some(self.acquire(&mut rng.another()).await),
             };
-            if let Some(Err(AcquireError::Store { .. })) = acquired {
-                sleep(Duration::from_millis(20)).await;
-                continue;
-            }
             operations += 1;
             if let Some(Ok(permit)) = acquired {
                 self.end(permit, &mut rng).await;
@@ -122,17 +116,16 @@ impl Storm {
 
     /// Revokes holders and waiters of one key after the other.
     async fn revoke(&self) {
-        let policy = Policy::from(self.policy);
+        let policy = Policy::from(POLICY);
         for key in (0..=KEYS).cycle().map(Key::from) {
             sleep(Duration::from_millis(5)).await;
-            let Ok(usage) = self.operator.usage(&policy, &key).await else {
-                continue;
-            };
+            let usage = self.store.usage(&policy, &key).await;
+            let usage = usage.expect("it lists its holders");
             let held = usage.held.iter().map(|held| &held.id);
             let waiting = usage.waiting.iter().map(|waiting| &waiting.id);
             for id in held.chain(waiting).take(2) {
-                // A store whose connection stalls may fail.
-                let _ = self.operator.revoke(&policy, &key, id).await;
+                let revoked = self.store.revoke(&policy, &key, id).await;
+                revoked.expect("it is a store of holders");
             }
         }
     }
@@ -140,7 +133,7 @@ impl Storm {
     /// Runs the storm, and reads the gauges all the time.
     async fn run(self) {
         install();
-        let (policy, storm, mut rng) = (self.policy, Arc::new(self), Rng::new(17));
+        let (storm, mut rng) = (Arc::new(self), Rng::new(17));
         let mut tasks: JoinSet<()> = (0..TASKS)
             .map(|_| Arc::clone(&storm).task(rng.another()))
             .collect();
@@ -148,7 +141,7 @@ impl Storm {
         let revoking = tokio::spawn(async move { operated.revoke().await });
         let mut most = (0.0_f64, 0.0_f64);
         while !tasks.is_empty() {
-            let (held, waiting) = gauges(policy);
+            let (held, waiting) = gauges(POLICY);
             assert!(
                 held >= 0.0 && waiting >= 0.0,
                 "{held} held, {waiting} waiting"
@@ -161,64 +154,15 @@ impl Storm {
             }
         }
         revoking.abort();
-        until_gauges(policy, (0.0, 0.0)).await;
+        until_gauges(POLICY, (0.0, 0.0)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_after_a_storm_in_memory() {
-    let store = MemorySemaphore::builder().holders(true).build();
     let storm = Storm {
-        store: Arc::new(store.clone()),
-        operator: Arc::new(store),
-        policy: "storm in memory",
-        operations: 5_000,
-        hold: 6,
-        has_happened: || true,
+        store: listed(),
         is_over: AtomicBool::new(false),
     };
     within("the storm ends", BOUND * 5, storm.run()).await;
-}
-
-#[cfg(feature = "redis")]
-const OVER_REDIS: &str = "storm over Redis";
-
-/// The number of permits lost with their leases.
-#[cfg(feature = "redis")]
-fn lost() -> f64 {
-    let labels = [("policy", OVER_REDIS), ("by", "lease")];
-    value("tower_semaphore_lost_permits_total", &labels)
-}
-
-/// Leases are short and the connection stalls for longer, so that sooner or later leases end while they are held.
-#[cfg(feature = "redis")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_after_a_storm_over_redis() {
-    use testing::rig::Rig;
-    use tower_semaphore::RedisSemaphore;
-
-    let lease = Duration::from_millis(800);
-    let builder = RedisSemaphore::builder().lease(lease);
-    let rig = Rig::new(builder.timeout(lease / 4)).await;
-    let storm = Storm {
-        store: Arc::new(rig.store.clone()),
-        operator: Arc::new(rig.store.clone()),
-        policy: OVER_REDIS,
-        operations: 800,
-        hold: 120,
-        has_happened: || lost() > 0.0,
-        is_over: AtomicBool::new(false),
-    };
-    let stalls = async {
-        loop {
-            sleep(lease * 2).await;
-            rig.proxy.black_hole();
-            sleep(lease * 3 / 2).await;
-            rig.proxy.forward();
-        }
-    };
-    tokio::select! {
-        () = within("a lease ends in the storm", BOUND * 5, storm.run()) => {}
-        () = stalls => {}
-    }
 }
