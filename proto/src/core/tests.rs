@@ -1206,40 +1206,44 @@ fn a_claim_that_may_fit_into_a_share_outlasts_an_unserved_slot() {
     }
 }
 
-/// The server works: it has answered the last announcement, and the claim of another caller.
+/// The server works: it has answered the last announcement, and the claim of another caller. So a share is not used yet.
 #[test]
 fn the_policy_decides_a_claim_whose_slot_is_unserved_at_its_deadline() {
-    let mut core = ready();
-    core.settings.policy = OutagePolicy::Admit;
-    let wait = LevelWait {
-        time: ms(100),
-        max_waiting: 9,
-        head_start: Duration::ZERO,
-    };
-    let own = LevelClaim {
-        wait: Some(wait),
-        ..level("a", 0)
-    };
-    let (id, _) = core.acquire(NOW, RUNTIME, &[own]);
-    let answer = |now, command: &Command| match command {
-        Command::Presence(_) => works(now, command),
-        _ => None,
-    };
-    for step in 0..590 {
-        let now = NOW + ms(step);
-        run(&mut core, now, |_, command| answer(now, command));
-    }
-    let now = NOW + ms(590);
-    let (_, call) = core.acquire(now, RUNTIME, &[level("b", 0)]);
-    let unserved = Answer::Failed(CommandFault::Unserved);
-    let call = call.expect("nothing is in flight");
-    core.handle_reply(now, call.id, Ok(vec![unserved]));
-    while core.poll_event().is_some() {}
-    let deadline = NOW + ms(600);
-    run(&mut core, deadline, |_, command| answer(deadline, command));
     let admitted = Event::Granted(vec![(0, 1, 1)]);
-    let mut own = std::iter::from_fn(|| core.poll_event());
-    assert!(own.any(|event| event == (id, admitted.clone())));
+    let refused = Event::Refused(Refusal::Unavailable(0));
+    let share = OutagePolicy::ShareOf { fraction: 1.0 };
+    for (policy, expected) in [(OutagePolicy::Admit, admitted), (share, refused)] {
+        let mut core = ready();
+        core.settings.policy = policy;
+        let wait = LevelWait {
+            time: ms(100),
+            max_waiting: 9,
+            head_start: Duration::ZERO,
+        };
+        let own = LevelClaim {
+            wait: Some(wait),
+            ..level("a", 0)
+        };
+        let (id, _) = core.acquire(NOW, RUNTIME, &[own]);
+        let answer = |now, command: &Command| match command {
+            Command::Presence(_) => works(now, command),
+            _ => None,
+        };
+        for step in 0..590 {
+            let now = NOW + ms(step);
+            run(&mut core, now, |_, command| answer(now, command));
+        }
+        let now = NOW + ms(590);
+        let (_, call) = core.acquire(now, RUNTIME, &[level("b", 0)]);
+        let unserved = Answer::Failed(CommandFault::Unserved);
+        let call = call.expect("nothing is in flight");
+        core.handle_reply(now, call.id, Ok(vec![unserved]));
+        while core.poll_event().is_some() {}
+        let deadline = NOW + ms(600);
+        run(&mut core, deadline, |_, command| answer(deadline, command));
+        let mut own = std::iter::from_fn(|| core.poll_event());
+        assert!(own.any(|event| event == (id, expected.clone())));
+    }
 }
 
 // Commands that are sent again.
