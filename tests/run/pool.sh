@@ -14,9 +14,9 @@ parts=(-p tower-semaphore-sim -p tower-semaphore-driving)
 # Programs that take long or load the machine run at night only.
 of_the_night='/soak-'
 
-# The tests of these programs compute all the time. They run after the others, one program at a time, because they would
-# take the processors from tests that measure time.
-export computing='(simulation|walks|mutants)'
+# The tests of these programs compute all the time, or load a server as much as they can. They run after the others, one
+# program at a time, because they would take the processors from tests that measure time, and from each other.
+export computing='(attacks|simulation|walks|mutants)'
 
 # Most tests of this program run alone. Each would wait for the others, and the wait would count in its two minutes.
 export serial='^attacks$'
