@@ -3,10 +3,10 @@
 //! Spent units return evenly with time, the limit within a window. They are counted in nanoseconds of the window, so
 //! that nothing is rounded: a unit is `window` of these, and each nanosecond returns `limit` of them.
 
-use super::units::{HeldUnits, PermitEnd, Settled, TakenUnits};
+use super::units::HeldUnits;
 use crate::{
     observe::BudgetUse,
-    semaphore::{Charge, Window},
+    semaphore::{Charge, PermitEnd, Settled, TakenUnits, Window},
 };
 use std::time::Duration;
 use tokio::time::Instant;

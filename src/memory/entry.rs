@@ -5,13 +5,13 @@ use super::{
     budget::{BudgetState, Due, Notice},
     holders::Details,
     queue::{Decided, Decision, KeyGrant, KeyRefusal, Queue, QueuedClaim},
-    units::{CountedUnits, PermitEnd, TakenUnits},
+    units::CountedUnits,
 };
 use crate::{
     observe::BudgetUse,
     semaphore::{
-        AcquireError, BudgetUsage, Claim, CompactKey, Key, Pause, Policy, SemaphoreId, Units,
-        Window,
+        AcquireError, BudgetUsage, Claim, CompactKey, Key, Pause, PermitEnd, Policy, SemaphoreId,
+        TakenUnits, Units, Window,
     },
 };
 use std::{sync::Arc, time::Duration};

@@ -7,13 +7,13 @@ use super::{
     keys::Keys,
     queue::{Decided, KeyGrant, KeyRefusal, deliver},
     shard::{KeyPlace, Shard, ShardTable, Tables},
-    units::{HeldUnits, PermitEnd},
+    units::HeldUnits,
 };
 use crate::{
     observe::{BudgetUse, Store, contain},
     semaphore::{
         AcquireError, BoxFuture, Charge, Claim, ClaimError, Few, Grant, LevelState, Loss, Pause,
-        Permit, PermitLost, Resize, Resizing, SemaphoreId, StoreError, Units,
+        Permit, PermitEnd, PermitLost, Resize, Resizing, SemaphoreId, StoreError, Units,
     },
 };
 use std::{future::ready, sync::Arc, time::Duration};

@@ -5,13 +5,12 @@ use super::{
     holders::{Now, infos, serial_of},
     shard::SHARDS,
     store::MemorySemaphore,
-    units::PermitEnd,
 };
 use crate::{
     observe::contain,
     semaphore::{
         BoxFuture, Claim, Key, KeyCounts, KeyPage, KeyStream, LimitInfo, LimitStream, Operate,
-        Pause, PauseInfo, Policy, Process, ReadyStream, StoreError, StoredKey, Usage,
+        Pause, PauseInfo, PermitEnd, Policy, Process, ReadyStream, StoreError, StoredKey, Usage,
     },
 };
 use std::time::Duration;
@@ -204,7 +203,7 @@ impl MemorySemaphore {
             details.revoked();
             let counted = self.0.change_each(policy, key, |entry, counts| {
                 let is_it = entry.id == id;
-                is_it.then(|| entry.free(taken, PermitEnd::Revoked, counts))
+                is_it.then(|| entry.free(taken, PermitEnd::Lost, counts))
             });
             let counted = counted.into_iter().flatten().flatten();
             counted.for_each(|counted| counted.count());

@@ -4,11 +4,10 @@ use super::{
     budget::Due,
     fair::{FairPosition, FairTurn, Tags},
     holders::{Details, Listed},
-    units::TakenUnits,
 };
 use crate::{
     observe::contain,
-    semaphore::{AcquireError, Policy, SemaphoreId, Units, Wait, Window, timer},
+    semaphore::{AcquireError, Policy, SemaphoreId, TakenUnits, Units, Wait, Window, timer},
 };
 use std::{
     collections::VecDeque,

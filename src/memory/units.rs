@@ -2,7 +2,7 @@
 
 use crate::{
     observe::{self, BudgetUse, Store},
-    semaphore::Policy,
+    semaphore::{Policy, Settled, TakenUnits},
     sync::{AtomicU32, AtomicU64},
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,58 +14,6 @@ pub(super) struct HeldUnits {
     weight: AtomicU32,
     /// See [`Settled`]. A total is stored as itself.
     settled: AtomicU64,
-}
-
-/// How many of its units of a budget a permit has used.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Settled {
-    /// None: the request has no permit yet.
-    #[default]
-    Uncharged,
-    /// Not known: at the end its whole estimate counts as used.
-    Estimate,
-    Total(u32),
-}
-
-/// How the units of a permit end.
-#[derive(Clone, Copy)]
-pub(super) enum PermitEnd {
-    Released,
-    /// The holder may have used what it has not settled.
-    Revoked,
-}
-
-/// The units that a permit held until now.
-#[derive(Clone, Copy, Default)]
-pub(super) struct TakenUnits {
-    pub(super) weight: u32,
-    pub(super) settled: Settled,
-}
-
-impl Settled {
-    pub(super) fn total(self) -> Option<u32> {
-        match self {
-            Self::Total(total) => Some(total),
-            Self::Uncharged | Self::Estimate => None,
-        }
-    }
-}
-
-impl TakenUnits {
-    /// The units of a budget that the permit had reserved and not settled.
-    pub(super) fn unsettled(self) -> u32 {
-        self.weight
-            .saturating_sub(self.settled.total().unwrap_or(0))
-    }
-
-    /// The use of these units from the end of the permit on.
-    pub(super) fn used_after(self, end: PermitEnd) -> BudgetUse {
-        match (end, self.settled) {
-            (PermitEnd::Revoked, _) => BudgetUse::Lost,
-            (PermitEnd::Released, Settled::Estimate) => BudgetUse::Spent,
-            (PermitEnd::Released, Settled::Uncharged | Settled::Total(_)) => BudgetUse::Freed,
-        }
-    }
 }
 
 /// Units of a budget that metrics count once no lock is held, because a recorder is user code. Boxed, because most

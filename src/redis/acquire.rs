@@ -13,7 +13,7 @@ use crate::{
     observe::{Outcome, Store::Redis as REDIS, WaitCounter},
     semaphore::{
         AcquireError, BoxFuture, Charge, Claim, ClaimError, Claims, Few, Grant, LevelState, Loss,
-        Pause, Permit, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
+        Pause, Permit, PermitEnd, PermitLost, Policy, Resize, Resizing, SemaphoreId, StoreError,
     },
 };
 use proto::{
@@ -432,10 +432,11 @@ impl RedisGrant {
             .levels
             .iter()
             .filter_map(|level| level.reserved.as_ref());
-        reserved.for_each(match self.held.is_lost() {
-            true => ReservedUnits::lose,
-            false => ReservedUnits::end,
-        });
+        let end = match self.held.is_lost() {
+            true => PermitEnd::Lost,
+            false => PermitEnd::Released,
+        };
+        reserved.for_each(|reserved| reserved.end(end));
     }
 }
 

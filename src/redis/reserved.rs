@@ -2,7 +2,7 @@
 
 use crate::{
     observe::{self, BudgetUse, Store::Redis as REDIS},
-    semaphore::{Charge, Policy},
+    semaphore::{Charge, PermitEnd, Policy, Settled, TakenUnits},
     sync::Mutex,
 };
 
@@ -12,13 +12,6 @@ pub(super) struct ReservedUnits {
     weight: u32,
     /// `None` once the permit has ended.
     state: Mutex<Option<Settled>>,
-}
-
-#[derive(Clone, Copy)]
-enum Settled {
-    /// At the end the whole estimate counts as used.
-    Estimate,
-    Total(u32),
 }
 
 impl ReservedUnits {
@@ -49,34 +42,18 @@ impl ReservedUnits {
     /// Stores a total, which never shrinks. Returns the total before, or `None` if the permit has ended.
     fn raise_total(&self, used: u32) -> Option<u32> {
         let mut state = self.state.lock();
-        let before = match (*state)? {
-            Settled::Estimate => 0,
-            Settled::Total(total) => total,
-        };
+        let before = (*state)?.total().unwrap_or(0);
         *state = Some(Settled::Total(used.max(before)));
         Some(before)
     }
 
-    /// Counts the rest of the units of a permit that was held to its end, once.
-    pub(super) fn end(&self) {
-        if let Some((used, rest)) = self.take_rest() {
-            self.count(used, rest);
+    /// Counts the rest of the units, once.
+    pub(super) fn end(&self, end: PermitEnd) {
+        let settled = self.state.lock().take();
+        let weight = self.weight;
+        if let Some(rest) = settled.map(|settled| TakenUnits { weight, settled }) {
+            self.count(rest.used_after(end), rest.unsettled());
         }
-    }
-
-    /// Counts the rest of the units of a permit that was lost, once.
-    pub(super) fn lose(&self) {
-        if let Some((_, rest)) = self.take_rest() {
-            self.count(BudgetUse::Lost, rest);
-        }
-    }
-
-    /// Ends the permit. Returns the use of its rest, and the rest; `None` if it has ended before.
-    fn take_rest(&self) -> Option<(BudgetUse, u32)> {
-        Some(match self.state.lock().take()? {
-            Settled::Estimate => (BudgetUse::Spent, self.weight),
-            Settled::Total(total) => (BudgetUse::Freed, self.weight.saturating_sub(total)),
-        })
     }
 
     // A recorder is user code, so no lock is held.

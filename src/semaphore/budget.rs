@@ -1,5 +1,6 @@
 //! Budgets: limits of units per window of time. Units of a budget come back with time, not with a release.
 
+use crate::observe::BudgetUse;
 use std::{num::NonZeroU32, time::Duration};
 
 /// The longest [window](super::Claim::with_window) of a budget: 31 days.
@@ -37,4 +38,56 @@ pub(crate) enum Charge {
     Grant,
     /// As the holder settles them. Until then they are reserved, and time does not return them.
     Settlement,
+}
+
+/// How many of its units of a budget a permit has used.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// None: the request has no permit yet.
+    #[default]
+    Uncharged,
+    /// Not known: at the end its whole estimate counts as used.
+    Estimate,
+    Total(u32),
+}
+
+/// How the units of a permit end.
+#[derive(Clone, Copy)]
+pub(crate) enum PermitEnd {
+    Released,
+    /// A lease has ended, or an operator has revoked the permit. The holder may have used what it has not settled.
+    Lost,
+}
+
+/// The units that a permit held until now.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct TakenUnits {
+    pub(crate) weight: u32,
+    pub(crate) settled: Settled,
+}
+
+impl Settled {
+    pub(crate) fn total(self) -> Option<u32> {
+        match self {
+            Self::Total(total) => Some(total),
+            Self::Uncharged | Self::Estimate => None,
+        }
+    }
+}
+
+impl TakenUnits {
+    /// The units of a budget that the permit had reserved and not settled.
+    pub(crate) fn unsettled(self) -> u32 {
+        self.weight
+            .saturating_sub(self.settled.total().unwrap_or(0))
+    }
+
+    /// The use of these units from the end of the permit on.
+    pub(crate) fn used_after(self, end: PermitEnd) -> BudgetUse {
+        match (end, self.settled) {
+            (PermitEnd::Lost, _) => BudgetUse::Lost,
+            (PermitEnd::Released, Settled::Estimate) => BudgetUse::Spent,
+            (PermitEnd::Released, Settled::Uncharged | Settled::Total(_)) => BudgetUse::Freed,
+        }
+    }
 }

@@ -36,7 +36,7 @@ pub(crate) use crate::timer;
 pub(crate) use acquire::SyncFuture;
 pub use acquire::{Acquire, Semaphore};
 pub use budget::MAX_WINDOW;
-pub(crate) use budget::{Budget, Charge, Window};
+pub(crate) use budget::{Budget, Charge, PermitEnd, Settled, TakenUnits, Window};
 pub use claim::{Claim, DEFAULT_MAX_WAITING, MAX_LABEL, Units, Wait};
 pub use claims::Claims;
 pub(crate) use claims::Few;

@@ -11,11 +11,10 @@ use super::{
     holders::Details,
     queue,
     shard::{IDLE_CAPACITY, Shard},
-    units::{PermitEnd, TakenUnits},
 };
 use crate::{
     explore::block_on,
-    semaphore::{Claim, Few, Pause, Permit},
+    semaphore::{Claim, Few, Pause, Permit, PermitEnd, TakenUnits},
     sync::oneshot,
     witness::Witness,
 };

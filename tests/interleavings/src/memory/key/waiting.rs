@@ -5,7 +5,7 @@
 use super::Key;
 use crate::{
     explore::{explore, join},
-    memory::units::PermitEnd,
+    semaphore::PermitEnd,
 };
 
 #[test]
@@ -219,8 +219,7 @@ fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
             let was_there = waiting.is_some() || permit.is_some();
             if let Some((details, taken)) = permit {
                 details.revoked();
-                let freed =
-                    key.change(|entry, counts| entry.free(taken, PermitEnd::Revoked, counts));
+                let freed = key.change(|entry, counts| entry.free(taken, PermitEnd::Lost, counts));
                 assert!(freed.flatten().is_none());
             }
             was_there
