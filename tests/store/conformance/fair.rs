@@ -7,7 +7,8 @@ use super::{
     queue::{Waiter, granted},
 };
 use futures_util::future::join_all;
-use testing::stores::facts;
+use std::time::Duration;
+use testing::{stores::facts, wait::within};
 use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
 
 facts! {
@@ -33,6 +34,9 @@ fn of(flow: &'static str) -> Claim {
     claim("a", 1).with_flow(flow)
 }
 
+/// The first of a crowd waits until the last has joined, so its wait outlasts any test.
+const LONG: Duration = Duration::from_secs(3_600);
+
 /// A crowd of waiters, and the order in which they are granted.
 struct Crowd {
     store: Store,
@@ -53,7 +57,7 @@ impl Crowd {
 
     /// Adds a claim to the queue. It is polled here and not when its task first runs, so that claims keep their order.
     async fn join(&mut self, name: &'static str, claim: Claim) {
-        let mut acquire = self.store.acquire(claim.with_wait(BOUND * 4));
+        let mut acquire = self.store.acquire(claim.with_wait(LONG));
         assert!(
             futures_util::poll!(&mut acquire).is_pending(),
             "{name} waits"
@@ -72,7 +76,7 @@ impl Crowd {
     async fn order(mut self) -> Vec<&'static str> {
         self.free().await;
         let granted = self.waiters.into_iter().map(async |(name, waiter)| {
-            let permit = granted(waiter).await;
+            let permit = within("it is granted", BOUND * 4, granted(waiter)).await;
             let token = permit.token().expect("it is granted");
             assert!(permit.release().await);
             (token, name)
