@@ -175,6 +175,14 @@ impl Ledger {
         self.reserved.contains_key(id)
     }
 
+    /// Returns how many units of an id's reservation are settled.
+    pub(super) fn settled(&self, id: &str) -> i64 {
+        self.reserved
+            .get(id)
+            .and_then(|own| own.settled)
+            .unwrap_or(0)
+    }
+
     /// Grants an id its units, for as long as `ends`. Returns true if it has none yet.
     pub(super) fn grant(&mut self, id: &str, limit: i64, ends: i64) -> bool {
         let is_new = !self.has(id);
