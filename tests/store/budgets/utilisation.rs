@@ -54,12 +54,12 @@ async fn utilisation(estimate: u32) -> (f64, f64) {
                 let claim = tokens(LIMIT, MINUTE, estimate).with_max_waiting(1_000);
                 let permit = store.acquire(claim.with_wait(100 * 60 * MINUTE)).await;
                 let permit = permit.expect("there is room");
-                let seconds = 5 + rng.below(56) as u32;
+                let steps = 1 + rng.below(12) as u32;
                 let units = 500 + rng.below(1_001) as u32;
                 let mut settled = 0;
-                for second in 1..=seconds {
-                    sleep(SECOND).await;
-                    let now = units * second / seconds;
+                for step in 1..=steps {
+                    sleep(5 * SECOND).await;
+                    let now = units * step / steps;
                     permit.settle("tokens", now);
                     used.borrow_mut().note((now - settled).into());
                     settled = now;
