@@ -62,9 +62,9 @@ for key = 1, #KEYS, 4 do
   local number, held = (key + 3) / 4, KEYS[key]
   if anything_waits and (#KEYS == 4 or call('EXISTS', KEYS[key + 1]) == 1) then
     is_contended[number] = true
-    used[number], ended[held] = count_held(held, now, true)
+    used[number], ended[held] = count_held(key, now, true)
   elseif budgets and is_hash(KEYS[key + 3]) then
-    used[number] = count_held(held, now)
+    used[number] = count_held(key, now)
   else
     local count = call('ZCARD', held)
     -- The first write is a removal: a server whose memory is full accepts other writes only after one.

@@ -80,7 +80,8 @@ end
 
 -- Counts the held units of a contended semaphore, and removes units that have ended. If all have ended, they stay, and
 -- the second result is true.
-local function count_held(held, now)
+local function count_held(key, now)
+  local held = KEYS[key]
   local count = call('ZCARD', held)
   if count > 0 and not call('ZRANGEBYSCORE', held, text(now + 1), '+inf', 'LIMIT', 0, 1)[1] then
     -- The first write is a removal: a server whose memory is full accepts other writes only after one.

@@ -26,7 +26,7 @@ local now, micros = clock()
 local semaphore, ended = {held = held, queue = queue, alive = alive, token = token}, {}
 local free, leave, advance, finish, revocation_of, clamp, waiting_in, drop, enter, tell_to_poll =
   granting(now, micros, floor, ended)
-semaphore.used, ended[held] = count_held(held, now, true)
+semaphore.used, ended[held] = count_held(1, now, true)
 
 local old = call('ZRANGE', queue, 0, 0)[1]
 old = is_pause(old) and old
@@ -81,7 +81,7 @@ elseif now + length > ends then
       drop(queue, alive, old)
     end
   end
-  extend({queue, alive, is_budget and token or nil}, length)
+  rarely().extend({queue, alive, is_budget and token or nil}, length)
 end
 finish(held, queue, alive)
 return {now, (length > 0 or ends > now) and 1 or 0}

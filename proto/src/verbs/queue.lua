@@ -54,7 +54,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   -- For how many ms a claim does not fit in a budget if `reserved` does not change, or nothing if time alone does not help.
   local function due_at(level, reserved)
     local budget = level.budget
-    return budget and due(budget, level.weight, level.limit, reserved or budget.reserved)
+    return budget and rarely().due(budget, level.weight, level.limit, reserved or budget.reserved)
   end
 
   -- How many ms a semaphore is paused from now on, or nothing.

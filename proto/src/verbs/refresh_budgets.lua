@@ -30,7 +30,7 @@ local function refresh(budget, first, last)
     if is_held and not is_provisional then
       local _, weight = limit_and_weight(id)
       local _, settled = settle(budget, id, weight, tonumber(total))
-      fields[#fields + 1], fields[#fields + 2] = field_of(budget, id), text(settled)
+      fields[#fields + 1], fields[#fields + 2] = budget.prefix .. id, text(settled)
     end
     answer[#answer + 1] = (is_held or not is_provisional) and 1 or 0
   end
@@ -46,7 +46,7 @@ for key = 1, #KEYS, 4 do
   local held, queue, token, last = KEYS[key], KEYS[key + 1], KEYS[key + 3], at + ARGV[at]
   if is_hash(token) then
     local is_contended = anything_waits and call('EXISTS', queue) == 1
-    count_held(held, now, is_contended, only_id(at + 1, last))
+    count_held(key, now, is_contended, last == at + 1 and string.match(ARGV[last], '^%S+') or nil)
     refresh(budgets[held], at + 1, last)
     if is_contended then
       finish = finish or select(4, granting(now, micros, 0, ended, is_provisional))

@@ -32,7 +32,7 @@ local function release(key, first, last)
     answer[1] = now
   end
   if not is_contended and is_budget then
-    count_held(held, now, false, only_id(first, last))
+    count_held(key, now, false, first == last and string.match(ARGV[first], '^%S+') or nil)
     for arg = first, last do
       answer[#answer + 1] = release_reservation(budgets[held], ARGV[arg], now)
     end
@@ -50,7 +50,7 @@ local function release(key, first, last)
     free, leave, advance, finish = granting(now, micros, floor, ended)
   end
   local semaphore = {held = held, queue = queue, alive = alive, token = token}
-  semaphore.used, ended[held] = count_held(held, now, true)
+  semaphore.used, ended[held] = count_held(key, now, true)
   for arg = first, last do
     answer[#answer + 1] = free(semaphore, ARGV[arg])
   end

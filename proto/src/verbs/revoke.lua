@@ -19,7 +19,7 @@ local now, micros = clock()
 local process, permit, weight = string.match(id, '^(%w+)%.(%w+)%.%w+%.%w+%.%w+%.(%w+)%.[^:]*$')
 local semaphore, ended = {held = held, queue = queue, alive = alive, token = token}, {}
 local free, leave, advance, finish, revocation_of = granting(now, micros, floor, ended)
-semaphore.used, ended[held] = count_held(held, now, true)
+semaphore.used, ended[held] = count_held(1, now, true)
 if not process then
   finish(held, queue, alive)
   return {now, 0}
