@@ -29,10 +29,10 @@ async fn assert_lost(permit: &Permit) {
 
 /// The whole id of each permit that is held, and the short id that the table shows.
 fn ids(server: &RedisServer) -> Vec<(String, String)> {
-    let usage = words(server, "--json usage concurrency ann").out;
+    let usage = run_line(server, "--json usage concurrency ann").out;
     let usage: Value = serde_json::from_str(&usage).expect("JSON");
     let held = usage["held"].as_array().expect("a list");
-    let shown = words(server, "usage concurrency ann").out;
+    let shown = run_line(server, "usage concurrency ann").out;
     // The first permit follows the title, an empty line and the heading.
     let shown = shown.lines().skip(3).map(|line| line.split(' ').next());
     let shown = shown.map(|id| id.unwrap_or_default().to_owned());
@@ -159,7 +159,7 @@ async fn a_limit_is_set_and_taken_away() {
 
 /// The pause of the key `ann` in the output of `usage`, or null.
 fn pause_of_ann(server: &RedisServer) -> Value {
-    let usage = words(server, "--json usage concurrency ann").out;
+    let usage = run_line(server, "--json usage concurrency ann").out;
     let usage: Value = serde_json::from_str(&usage).unwrap_or_default();
     usage["pause"].clone()
 }

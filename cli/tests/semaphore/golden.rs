@@ -64,7 +64,7 @@ async fn keys_are_listed_with_their_counts_and_pauses() {
 
 /// The output's lines as JSON values.
 pub(crate) fn parsed(server: &RedisServer, args: &str) -> Vec<Value> {
-    let run = words(server, &format!("--json {args}"));
+    let run = run_line(server, &format!("--json {args}"));
     assert_done(&run);
     let values = run.out.lines().map(serde_json::from_str);
     values.collect::<Result<_, _>>().expect("each line is JSON")
