@@ -21,9 +21,9 @@
 //! | the Sentinels themselves | `+sentinel\|get-master-addr-by-name +sentinel\|master` |
 //! | [`min_replicas`](crate::redis::Builder::min_replicas) | `+wait` |
 //! | claims with a [window](crate::Claim::with_window) | `+hdel +hmget +hset` |
-//! | [`Operate`](crate::Operate): `usage` | `+zscan`, and `+hmget` for an [operator's](crate::redis::Builder::operator) store |
-//! | `keys` | `+scan` |
-//! | `counts` | `+zcount` |
+//! | [`Operate::usage`](crate::Operate::usage) | `+zscan`, and `+hmget` for an [operator's](crate::redis::Builder::operator) store |
+//! | `Operate::keys` | `+scan` |
+//! | `Operate::counts` | `+zcount` |
 //! | [`Operate::set_limit`](crate::Operate::set_limit), of an [operator's user](super::terminal#rights) | `+hdel +hexists +hlen +hset` |
 //!
 //! Without `+info` the server's version, role and eviction policy are not checked, and

@@ -44,9 +44,8 @@
 //!   longer gets the same number of turns, and so ten times more of the limit's time. With five permits, two tenants
 //!   that always waited, and holds of 10 and 100 ms, the slow tenant had 0.91 of all permits' time, and half of the
 //!   grants. Give such a tenant a lower share, or its claims a greater weight.
-//! - *A newcomer* waits for at most one other grant beside one other flow, and for at most *k* other grants beside *k*
-//!   flows, whatever they have queued. This holds while the shares of all waiting flows add up to less than 100,000. An
-//!   idle flow saves nothing up.
+//! - *A newcomer* waits for at most *k* other grants if *k* other flows wait, however many claims they have queued.
+//!   This holds while the shares of all waiting flows add up to less than 100,000. An idle flow saves nothing up.
 //! - *A head that does not fit* holds up all claims behind it, whatever their flows, so that it does not starve. So do
 //!   not give a class a lower limit on the same key if it should have less than the others. Give it a separate,
 //!   narrower limit with a separate queue.
