@@ -1,4 +1,4 @@
-//! Pairs per second, with a separate key for each task.
+//! Pairs of acquire and release per second, with a separate key for each task.
 
 use crate::Servers;
 use std::{
@@ -29,7 +29,7 @@ struct Series {
     acquire: Latencies,
 }
 
-/// Measures both alternately, so that noise affects both.
+/// Measures one server and the cluster in turns, so that noise affects both alike.
 pub(crate) async fn compare(servers: &[Servers; 2]) {
     let (rounds, span) = pick((3, 300), (9, 400));
     let head = [

@@ -8,7 +8,7 @@ use testing::bench::{
     wake::{report, round_trip, wake},
 };
 
-/// Measures both alternately, so that noise affects both.
+/// Measures one server and the cluster in turns, so that noise affects both alike.
 pub(crate) async fn compare(servers: &[Servers; 2]) {
     let rounds = pick(300, 2_000);
     let Servers::One(server) = &servers[0] else {

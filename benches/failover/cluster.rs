@@ -31,6 +31,7 @@ const SLOTS: [(&str, &str); 3] = [("0", "16381"), ("16382", "16382"), ("16383", 
 pub(crate) struct Cluster {
     /// The primaries, followed by the replica of the first primary.
     nodes: Vec<Node>,
+    /// The position of the primary that fails, in [`PAIR`].
     primary: usize,
     setup: Setup,
 }
@@ -94,15 +95,15 @@ impl Cluster {
 
     /// Kills the primary's machine. Returns the time at which the replica was promoted.
     pub(crate) async fn fail_over(&mut self) -> Instant {
-        self.nodes[PAIR[self.primary]].go();
+        self.nodes[PAIR[self.primary]].kill_machine();
         self.primary = 1 - self.primary;
-        self.nodes[PAIR[self.primary]].promoted().await
+        self.nodes[PAIR[self.primary]].until_promoted().await
     }
 
     /// Restarts the other server. The cluster makes it the replica.
     pub(crate) async fn mend(&mut self) {
         let other = &mut self.nodes[PAIR[1 - self.primary]];
-        other.come_back();
+        other.restart_without_data();
         let mut raw = other.raw().await;
         eventually("it is a replica", BOUND, async || {
             raw.cmd(&["ROLE"]).await.array()[0].text() == "slave"
@@ -131,9 +132,9 @@ impl Cluster {
         for node in &self.nodes {
             let nodes = node.raw().await.cmd(&["CLUSTER", "NODES"]).await;
             let mut lines = nodes.text().lines();
-            let own = lines.find(|line| line.contains(&replica));
-            let own = own.unwrap_or_default();
-            if !own.contains("slave") || nodes.text().contains("fail") {
+            let replica_line = lines.find(|line| line.contains(&replica));
+            let replica_line = replica_line.unwrap_or_default();
+            if !replica_line.contains("slave") || nodes.text().contains("fail") {
                 return false;
             }
         }

@@ -18,7 +18,8 @@ pub(crate) const LIMIT: u32 = 5;
 /// The number of keys that are in use the whole time.
 const KEYS: usize = 16;
 
-/// The number of clients per key and process. One of them tries, and the others wait.
+/// The number of clients per key and process. One of them makes claims that do not wait, and the claims of the others
+/// wait.
 const CLIENTS: usize = 3;
 
 /// Stores that share only the server, like the stores of different processes.

@@ -65,13 +65,13 @@ impl Node {
     }
 
     /// Kills the machine.
-    pub(crate) fn go(&mut self) {
+    pub(crate) fn kill_machine(&mut self) {
         self.front.cut();
         block_in_place(|| self.server.kill());
     }
 
     /// Restarts the server without data. Other servers cannot reach it yet.
-    pub(crate) fn come_back(&mut self) {
+    pub(crate) fn restart_without_data(&mut self) {
         block_in_place(|| self.server.restart());
     }
 
@@ -81,6 +81,7 @@ impl Node {
         self.front.point_at(self.port());
     }
 
+    /// Sends `REPLICAOF`. The port 0 stands for `ONE`, as in `REPLICAOF NO ONE`.
     pub(crate) async fn replicaof(&self, host: &str, port: u16) {
         let port = port.to_string();
         let port = if port == "0" { "ONE" } else { &port };
@@ -89,7 +90,7 @@ impl Node {
     }
 
     /// Waits until the server is a primary. Returns the time at which it was.
-    pub(crate) async fn promoted(&self) -> Instant {
+    pub(crate) async fn until_promoted(&self) -> Instant {
         let end = Instant::now() + BOUND;
         while !self.is_primary().await.unwrap_or(false) {
             assert!(Instant::now() < end, "nobody has promoted the replica");

@@ -10,6 +10,7 @@ pub(crate) struct Plain {
     /// The address that clients use.
     address: Front,
     nodes: [Node; 2],
+    /// The position of the primary in `nodes`.
     primary: usize,
     setup: Setup,
 }
@@ -43,7 +44,7 @@ impl Plain {
     /// Kills the primary's machine and promotes the replica. Returns the time of the promotion.
     pub(crate) async fn fail_over(&mut self) -> Instant {
         self.address.cut();
-        self.nodes[self.primary].go();
+        self.nodes[self.primary].kill_machine();
         self.primary = 1 - self.primary;
         let next = &self.nodes[self.primary];
         next.replicaof("NO", 0).await;
@@ -56,7 +57,7 @@ impl Plain {
     pub(crate) async fn mend(&mut self) {
         let port = self.nodes[self.primary].front.port();
         let other = &mut self.nodes[1 - self.primary];
-        other.come_back();
+        other.restart_without_data();
         other.open();
         other.replicaof("127.0.0.1", port).await;
         self.nodes[self.primary].until_replicated().await;

@@ -17,6 +17,7 @@ const NAME: &str = "shop";
 /// See the module docs.
 pub(crate) struct Sentinel {
     nodes: [Node; 2],
+    /// The position of the primary in `nodes`.
     primary: usize,
     sentinels: [RedisServer; 3],
     setup: Setup,
@@ -71,16 +72,16 @@ impl Sentinel {
 
     /// Kills the primary's machine. Returns the time at which the replica was promoted.
     pub(crate) async fn fail_over(&mut self) -> Instant {
-        self.nodes[self.primary].go();
+        self.nodes[self.primary].kill_machine();
         self.primary = 1 - self.primary;
-        self.nodes[self.primary].promoted().await
+        self.nodes[self.primary].until_promoted().await
     }
 
     /// Makes the other server the replica.
     pub(crate) async fn mend(&mut self) {
         let port = self.nodes[self.primary].front.port();
         let other = &mut self.nodes[1 - self.primary];
-        other.come_back();
+        other.restart_without_data();
         other.replicaof("127.0.0.1", port).await;
         other.open();
     }

@@ -32,14 +32,15 @@ const LAG: Duration = Duration::from_millis(5);
 impl Setup {
     /// All setups that are measured.
     pub(crate) fn all() -> Vec<Self> {
-        let of = |kind| Self {
+        let with_kind = |kind| Self {
             kind,
             lag: LAG,
             stalls: false,
             server_setting: false,
             min_replicas: 0,
         };
-        let [plain, sentinel, cluster] = [Kind::Plain, Kind::Sentinel, Kind::Cluster].map(of);
+        let [plain, sentinel, cluster] =
+            [Kind::Plain, Kind::Sentinel, Kind::Cluster].map(with_kind);
         vec![
             plain.without_lag(),
             plain,

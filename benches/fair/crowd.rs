@@ -76,7 +76,7 @@ async fn newcomers(url: &str, order: &Order) -> Latencies {
     let mut crowd = JoinSet::new();
     for seed in 0..CROWD {
         let claim = (order.crowd)(claim(order, "crowd"));
-        crowd.spawn(again(store.clone(), claim, seed));
+        crowd.spawn(claim_again_and_again(store.clone(), claim, seed));
     }
     sleep(HOLD * 50).await;
     let claim = (order.newcomer)(claim(order, "crowd"));
@@ -94,7 +94,7 @@ async fn newcomers(url: &str, order: &Order) -> Latencies {
     waits
 }
 
-async fn again(store: RedisSemaphore, claim: Claim, seed: usize) {
+async fn claim_again_and_again(store: RedisSemaphore, claim: Claim, seed: usize) {
     let mut dice = Dice::new(seed as u64 + 1);
     loop {
         let permit = store.acquire(claim.clone()).await.expect("it is granted");
@@ -109,18 +109,18 @@ fn about(mean: Duration, dice: &mut Dice) -> Duration {
     Duration::from_micros(mean / 2 + dice.below(mean))
 }
 
-/// Plots the number of grants over time, for a crowd of 200 and for a tenant with 20 claims behind it.
+/// Plots each tenant's number of grants, for a crowd of 200 and for a tenant with 20 claims behind it.
 async fn picture(url: &str, order: &Order) {
     let store = super::store(url).await;
     let claim = || claim(order, "picture").with_limit(1);
     let held = store.acquire(claim()).await.expect("it is free");
     let mut granted = JoinSet::new();
     for _ in 0..200 {
-        granted.spawn(one(store.clone(), "ann", (order.crowd)(claim())));
+        granted.spawn(grant_of(store.clone(), "ann", (order.crowd)(claim())));
     }
     sleep(Duration::from_millis(300)).await;
     for _ in 0..20 {
-        granted.spawn(one(store.clone(), "bob", (order.newcomer)(claim())));
+        granted.spawn(grant_of(store.clone(), "bob", (order.newcomer)(claim())));
     }
     sleep(Duration::from_millis(300)).await;
     drop(held);
@@ -148,7 +148,12 @@ async fn picture(url: &str, order: &Order) {
     plot::lines(title, &series);
 }
 
-async fn one(store: RedisSemaphore, tenant: &'static str, claim: Claim) -> (u64, &'static str) {
+/// The token of the grant, and the tenant. Tokens grow from grant to grant.
+async fn grant_of(
+    store: RedisSemaphore,
+    tenant: &'static str,
+    claim: Claim,
+) -> (u64, &'static str) {
     let permit: Permit = store.acquire(claim).await.expect("it is granted");
     (permit.token().expect("it is granted"), tenant)
 }

@@ -11,7 +11,9 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 const LIMIT: u32 = 5;
 /// The number of clients per tenant.
 const CLIENTS: usize = 30;
+/// Each tenant, its holds in ms, and its share.
 const HOLDS: [(&str, u64, u32); 2] = [("fast", 10, 1), ("slow", 100, 1)];
+/// The same tenants, with shares in the opposite ratio of their holds.
 const WEIGHED: [(&str, u64, u32); 2] = [("fast", 10, 10), ("slow", 100, 1)];
 
 pub(crate) async fn compare(url: &str) {
@@ -43,7 +45,7 @@ async fn run(url: &str, tenants: [(&'static str, u64, u32); 2]) -> [f64; 2] {
             .with_flow(name)
             .with_share(share);
         for _ in 0..CLIENTS {
-            work.spawn(again(store.clone(), claim.clone(), (at, hold), end));
+            work.spawn(count_grants(store.clone(), claim.clone(), (at, hold), end));
         }
     }
     let mut grants = [0.0; 2];
@@ -53,7 +55,8 @@ async fn run(url: &str, tenants: [(&'static str, u64, u32); 2]) -> [f64; 2] {
     grants
 }
 
-async fn again(
+/// Claims again and again until `end`. Returns the index of the tenant, and the number of grants.
+async fn count_grants(
     store: RedisSemaphore,
     claim: Claim,
     (at, hold): (usize, u64),

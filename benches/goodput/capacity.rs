@@ -6,7 +6,7 @@ use testing::bench::{open_loop::Rate, run::pick};
 /// The first rate, and a rate that no variant reaches on a single machine.
 const RATES: (f64, f64) = (64.0, 300_000.0);
 
-/// Goodput below this fraction of the best value is past its peak.
+/// Goodput below this fraction of the best value is far past its peak.
 const PAST: f64 = 0.7;
 
 /// Goodput of at least this fraction of the best value counts as the peak, because of noise.
@@ -16,7 +16,9 @@ const PEAK: f64 = 0.97;
 pub(crate) async fn search(variant: Variant) -> Option<(f64, f64)> {
     let step = pick(2.0, 2_f64.sqrt());
     let (mut rate, end) = RATES;
+    // The rates so far, and their goodput.
     let mut seen: Vec<(f64, f64)> = Vec::new();
+    // Search until this is 2.
     let mut worse = 0;
     while rate < end && worse < 2 {
         let offered = variant.measure(Rate::of(rate)).await;

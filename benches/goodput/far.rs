@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
-    sync::mpsc as sync,
+    sync::mpsc as std_mpsc,
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -35,11 +35,11 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    /// Starts forwarding to `server`, with a delay of `way` in each direction.
-    pub(crate) fn to(server: u16, way: Duration) -> Self {
+    /// Starts forwarding to `server`, with this delay in each direction.
+    pub(crate) fn to(server: u16, delay: Duration) -> Self {
         let (stop, stopped) = oneshot::channel();
-        let (port, bound) = sync::channel();
-        let thread = thread::spawn(move || run(server, way, &port, stopped));
+        let (port, bound) = std_mpsc::channel();
+        let thread = thread::spawn(move || run(server, delay, &port, stopped));
         Self {
             port: bound.recv().expect("the thread sends its port"),
             stop: Some(stop),
@@ -62,14 +62,14 @@ impl Drop for Far {
     }
 }
 
-fn run(server: u16, way: Duration, port: &sync::Sender<u16>, stopped: oneshot::Receiver<()>) {
+fn run(server: u16, delay: Duration, port: &std_mpsc::Sender<u16>, stopped: oneshot::Receiver<()>) {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime starts").block_on(async {
         let listener = listen().expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
         port.send(address.port()).expect("the starter waits for it");
         tokio::select! {
-            () = accept(listener, server, way) => {}
+            () = accept(listener, server, delay) => {}
             _ = stopped => {}
         }
     });
@@ -81,36 +81,36 @@ fn listen() -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn accept(listener: TcpListener, server: u16, way: Duration) {
+async fn accept(listener: TcpListener, server: u16, delay: Duration) {
     while let Ok((client, _)) = listener.accept().await {
         // A broken connection ends for both sides, without an error.
-        tokio::spawn(async move { relay(client, server, way).await.ok() });
+        tokio::spawn(async move { relay(client, server, delay).await.ok() });
     }
 }
 
-async fn relay(client: TcpStream, server: u16, way: Duration) -> io::Result<()> {
+async fn relay(client: TcpStream, server: u16, delay: Duration) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::try_join!(
-        carry(from_client, to_server, way),
-        carry(from_server, to_client, way)
+        forward(from_client, to_server, delay),
+        forward(from_server, to_client, delay)
     )?;
     Ok(())
 }
 
-async fn carry(from: OwnedReadHalf, to: OwnedWriteHalf, way: Duration) -> io::Result<()> {
+async fn forward(from: OwnedReadHalf, to: OwnedWriteHalf, delay: Duration) -> io::Result<()> {
     let (send, due) = mpsc::unbounded_channel();
-    tokio::try_join!(read(from, send, way), write(due, to))?;
+    tokio::try_join!(read(from, send, delay), write(due, to))?;
     Ok(())
 }
 
 async fn read(
     mut from: OwnedReadHalf,
     send: mpsc::UnboundedSender<(Instant, Bytes)>,
-    way: Duration,
+    delay: Duration,
 ) -> io::Result<()> {
     let mut buffer = BytesMut::new();
     loop {
@@ -119,7 +119,7 @@ async fn read(
             return Ok(());
         }
         // If the writer has failed, this reader ends as well.
-        let _ = send.send((Instant::now() + way, buffer.split().freeze()));
+        let _ = send.send((Instant::now() + delay, buffer.split().freeze()));
     }
 }
 

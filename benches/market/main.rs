@@ -1,4 +1,4 @@
-//! The chapter's market again: sellers list and buyers buy as fast as they can.
+//! The market of *Redis in Action*, chapter 6, again: sellers list and buyers buy as fast as they can.
 //!
 //! `cargo bench -p tower-semaphore-benches --bench market` takes thirteen minutes, because the chapter's runs took 60 s
 //! each. With `-- --quick` it takes one.
@@ -73,7 +73,7 @@ fn trade_at(url: &str, way: Way, sellers: usize, buyers: usize, span: Duration) 
         let tallies = threads
             .into_iter()
             .map(|thread| thread.join().expect("no trader panics"));
-        tallies.fold(Tally::default(), Tally::and)
+        tallies.fold(Tally::default(), Tally::plus)
     })
 }
 

@@ -35,8 +35,9 @@ const BOOK: [(&str, [[f64; 4]; 3]); 3] = [
     ),
 ];
 
-/// Plots purchases and retries as rates, because the chapter's runs took 60 s.
+/// Plots purchases and retries per 60 s, because the chapter's runs took that time.
 pub(crate) fn draw(all: &[Variant]) {
+    // With `--quick` a run takes 5 s.
     let minute = pick(60.0 / 5.0, 1.0);
     let title = |file, text, y| Title {
         file,

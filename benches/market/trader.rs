@@ -29,7 +29,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             listed: self.listed + other.listed,
             bought: self.bought + other.bought,
@@ -41,7 +41,7 @@ impl Tally {
 
 /// Creates items and lists them until `end`.
 pub(crate) fn sell(way: Way, url: &str, number: usize, end: Instant) -> Tally {
-    alone(async {
+    block_on(async {
         let desk = open(way, url).await;
         let seller = format!("seller-{number}");
         let mut dice = Dice::new(number as u64 + 1);
@@ -64,7 +64,7 @@ pub(crate) fn sell(way: Way, url: &str, number: usize, end: Instant) -> Tally {
 
 /// Keeps buying any item that is for sale, until `end`.
 pub(crate) fn buy(way: Way, url: &str, number: usize, end: Instant) -> Tally {
-    alone(async {
+    block_on(async {
         let desk = open(way, url).await;
         let buyer = format!("buyer-{number}");
         let fund = Cmd::hset(user(&buyer), "funds", i64::from(u32::MAX));
@@ -93,7 +93,7 @@ async fn open(way: Way, url: &str) -> Desk {
 }
 
 /// Runs a trader in this thread.
-fn alone<T>(life: impl Future<Output = T>) -> T {
+fn block_on<T>(trader: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime starts").block_on(life)
+    runtime.expect("a runtime starts").block_on(trader)
 }

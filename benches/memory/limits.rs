@@ -20,6 +20,7 @@ pub(crate) fn compare(bench: &mut Bench) {
     for set in SET {
         let store = MemorySemaphore::new();
         (0..set.max(1)).for_each(|key| set_limit(&store, key, Some(LIMIT)));
+        // For 0 limits, the one limit is taken away again.
         (set..1).for_each(|key| set_limit(&store, key, None));
         keys.iter().for_each(|key| drop(store.take(key, LIMIT)));
         let ours = |count| pairs(&store, &keys, 1, count);

@@ -43,12 +43,12 @@ impl Bench {
         mut routine: impl FnMut(u64) -> Duration,
     ) -> Option<Estimate> {
         let mut ran = false;
-        let mut group_of = self.criterion.benchmark_group(group);
-        group_of.bench_function(BenchmarkId::new(name, point), |bencher| {
+        let mut criterion_group = self.criterion.benchmark_group(group);
+        criterion_group.bench_function(BenchmarkId::new(name, point), |bencher| {
             ran = true;
             bencher.iter_custom(&mut routine);
         });
-        group_of.finish();
+        criterion_group.finish();
         let folder = self.folder.join(group).join(name).join(point);
         ran.then(|| estimate(&folder.join("new/estimates.json")))
     }

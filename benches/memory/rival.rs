@@ -30,13 +30,13 @@ impl Rival for Dash {
     type Held = OwnedSemaphorePermit;
 
     fn take(&self, key: &str, limit: u32) -> Option<OwnedSemaphorePermit> {
-        self.of(key, limit).try_acquire_owned().ok()
+        self.semaphore_for(key, limit).try_acquire_owned().ok()
     }
 }
 
 impl Dash {
     /// The semaphore of a key. The key is copied only the first time.
-    fn of(&self, key: &str, limit: u32) -> Arc<TokioSemaphore> {
+    fn semaphore_for(&self, key: &str, limit: u32) -> Arc<TokioSemaphore> {
         if let Some(semaphore) = self.0.get(key) {
             return Arc::clone(&semaphore);
         }

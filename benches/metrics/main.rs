@@ -29,7 +29,7 @@ const PAIRS: u32 = 1_000_000;
 
 #[tokio::main]
 async fn main() {
-    count();
+    install_recorder();
     let server = RedisServer::start();
     let redis = RedisSemaphore::connect(server.url()).await;
     let redis = redis.expect("the server is there");
@@ -40,7 +40,7 @@ async fn main() {
 
 /// With the feature, everything is counted as in a real service.
 #[cfg(feature = "metrics")]
-fn count() {
+fn install_recorder() {
     use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
     use tower_semaphore::observe::SECONDS;
 
@@ -57,7 +57,7 @@ fn count() {
 }
 
 #[cfg(not(feature = "metrics"))]
-fn count() {}
+fn install_recorder() {}
 
 async fn requests(store: &str, semaphore: impl Semaphore) {
     let address = serve(semaphore).await;

@@ -22,7 +22,7 @@ const REFUSALS: usize = 1_000;
 async fn main() {
     let server = RedisServer::start();
     println!("{}", refusals(&server).await);
-    println!("{}", ends(&server).await);
+    println!("{}", grants_after_pauses(&server).await);
 }
 
 async fn store(server: &RedisServer) -> RedisSemaphore {
@@ -45,6 +45,7 @@ async fn fill(store: &RedisSemaphore, key: &str) -> Vec<Permit> {
 async fn refusals(server: &RedisServer) -> Table {
     let (store, mut raw) = (store(server).await, Raw::connect(server.port()).await);
     let _permits = fill(&store, "full").await;
+    // The times for a full key, for a full and paused key, and for a paused key.
     let mut all = [Vec::new(), Vec::new(), Vec::new()];
     let rounds = pick(5, 25);
     let progress = bar("refusals", rounds);
@@ -69,6 +70,7 @@ async fn refusals(server: &RedisServer) -> Table {
     table
 }
 
+/// The server's time for one refusal, in µs.
 async fn refused(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> f64 {
     let before = raw.script_micros().await;
     for _ in 0..REFUSALS {
@@ -79,7 +81,7 @@ async fn refused(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> f64 {
 }
 
 /// The time from the end of a pause to the first grant, with 1, 20 and 500 waiters in two stores.
-async fn ends(server: &RedisServer) -> Table {
+async fn grants_after_pauses(server: &RedisServer) -> Table {
     let stores = [store(server).await, store(server).await];
     let head = ["waiters", "first, ms (p50)", "p99", "most"];
     let mut table = Table::new(
@@ -91,7 +93,7 @@ async fn ends(server: &RedisServer) -> Table {
         let rounds = pick(5, 60);
         let progress = bar("pauses", rounds);
         for _ in 0..rounds {
-            first.add(after_end(&stores, waiters).await);
+            first.add(first_grant_delay(&stores, waiters).await);
             progress.inc(1);
         }
         progress.finish_and_clear();
@@ -102,7 +104,8 @@ async fn ends(server: &RedisServer) -> Table {
     table
 }
 
-async fn after_end(stores: &[RedisSemaphore; 2], waiters: usize) -> Duration {
+/// The time from the end of a pause to the first grant.
+async fn first_grant_delay(stores: &[RedisSemaphore; 2], waiters: usize) -> Duration {
     let (policy, key) = (Policy::DEFAULT, "paused".into());
     let time = Duration::from_millis(300);
     let paused = stores[0].pause(&policy, &key, time, "").await;

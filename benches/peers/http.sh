@@ -39,8 +39,8 @@ end_all() {
     for one in $running; do end "$one" TERM; done
 }
 
-# `says LOG PATTERN`: waits until the server's log contains the pattern, and fails if the server ends first.
-says() {
+# `until_logged LOG PATTERN`: waits until the server's log contains the pattern, and fails if the server ends first.
+until_logged() {
     until grep -q "$2" "$1" 2>/dev/null; do
         kill -0 "$pid" 2>/dev/null || return 1
         sleep 0.05
@@ -51,19 +51,19 @@ says() {
 serve() {
     : >"$into/app.log"
     begin "$into/app.log" "$http" serve "$1"
-    says "$into/app.log" listening && address=$(sed -n 's/^listening //p' "$into/app.log")
+    until_logged "$into/app.log" listening && address=$(sed -n 's/^listening //p' "$into/app.log")
 }
 
 # Starts nginx in front of the app, in a separate folder.
 proxy() {
-    own=$(free_port)
-    prefix="$into/nginx-$own"
+    proxy_port=$(free_port)
+    prefix="$into/nginx-$proxy_port"
     mkdir "$prefix"
     left_out='^$'
     [ "$1" = open ] && left_out='limit_conn accounts'
-    sed "/$left_out/d; s/@APP@/$address/; s/@PORT@/$own/" "$here/nginx.conf" >"$prefix/nginx.conf"
+    sed "/$left_out/d; s/@APP@/$address/; s/@PORT@/$proxy_port/" "$here/nginx.conf" >"$prefix/nginx.conf"
     begin "$prefix/log" "$nginx" -p "$prefix" -c "$prefix/nginx.conf"
-    says "$prefix/error.log" 'start worker process ' && address="127.0.0.1:$own"
+    until_logged "$prefix/error.log" 'start worker process ' && address="127.0.0.1:$proxy_port"
 }
 
 # Starts a front and sets $server_pid to its process id, or prints why it cannot run.

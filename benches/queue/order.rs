@@ -56,8 +56,12 @@ fn report(all: &[Round]) {
         "commands per acquire",
     ];
     let mut table = Table::new(title, &head);
-    let of = |figure: fn(&Round) -> f64| all.iter().map(figure).collect::<Vec<_>>();
-    let columns = [of(|r| r.total), of(|r| r.inversions), of(|r| r.commands)];
+    let column = |figure: fn(&Round) -> f64| all.iter().map(figure).collect::<Vec<_>>();
+    let columns = [
+        column(|r| r.total),
+        column(|r| r.inversions),
+        column(|r| r.commands),
+    ];
     let worst = |values: &Vec<f64>| values.iter().copied().fold(0.0, f64::max);
     table.row(row(
         "median",
@@ -68,14 +72,14 @@ fn report(all: &[Round]) {
 }
 
 fn row(name: &str, [total, inversions, commands]: [f64; 3]) -> [String; 6] {
-    let of = |ideal: Duration| format!("{:.3}", total / (ideal.as_secs_f64() * 1e3));
+    let relative_to = |ideal: Duration| format!("{:.3}", total / (ideal.as_secs_f64() * 1e3));
     let work = WORK * CONTENDERS as u32 / PERMITS;
     [
         name.to_owned(),
         figure(total),
-        of(work),
+        relative_to(work),
         // The lower bound of the total: the last permit is needed only when its contender arrives.
-        of(work + APART * (PERMITS - 1)),
+        relative_to(work + APART * (PERMITS - 1)),
         figure(inversions),
         figure(commands),
     ]

@@ -1,4 +1,5 @@
-//! Pairs per second and latency with limits that operators have set, relative to a store without any.
+//! Pairs of acquire and release per second, and latency, with limits that operators have set, relative to a store
+//! without such limits.
 
 use crate::{load, rival::Rival};
 use std::{sync::Arc, time::Duration};
@@ -11,7 +12,7 @@ use tower_semaphore::{Operate, Policy, RedisSemaphore};
 
 const TASKS: [usize; 3] = [1, 16, 256];
 
-/// The numbers of limits: none ever set, one taken away again, one, and the number of a large service.
+/// The name of each case, and the number of limits that are set in it. In case `0`, one limit was set and taken away.
 const SET: [(&str, usize); 4] = [("none", 0), ("0", 0), ("1", 1), ("1,000", 1_000)];
 
 /// Higher than the number of permits that are held or not yet released, so that no claim is refused.
@@ -72,14 +73,15 @@ async fn limited(url: &str, name: &str, count: usize) -> RedisSemaphore {
     let store = builder.connect(url).await.expect("the server is there");
     let (policy, last) = (Policy::DEFAULT, count.max(1) - 1);
     let key = |key: usize| format!("account-{key}").into();
+    // In case `0` this sets one limit, which is taken away below.
     for at in (0..=last).filter(|_| name != "none") {
         let set = store.set_limit(&policy, Some(&key(at)), Some(LIMIT), "");
         set.await.expect("the store answers");
     }
     let in_force = (count > 0).then_some(LIMIT);
     if name == "0" {
-        let away = store.set_limit(&policy, Some(&key(0)), None, "").await;
-        away.expect("the store answers");
+        let removed = store.set_limit(&policy, Some(&key(0)), None, "").await;
+        removed.expect("the store answers");
     }
     loop {
         let usage = store.usage(&policy, &key(last)).await;

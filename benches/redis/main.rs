@@ -1,5 +1,5 @@
-//! The store in Redis compared with its lower bound and with the chapter's semaphores: speed, latency, and whether the
-//! limit holds when clocks differ.
+//! The store in Redis compared with its lower bound and with the semaphores of *Redis in Action*, chapter 6: speed,
+//! latency, and whether the limit holds when clocks differ.
 //!
 //! `cargo bench -p tower-semaphore-benches --bench redis` takes a few minutes, with `-- --quick` half a minute. `--
 //! limits` measures only the cost of limits that operators have set.

@@ -8,7 +8,7 @@ use testing::{
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 use uuid::Uuid;
 
-/// The names, in the order of the tables.
+/// The names, in the order of the tables. B3, B4 and B7 are semaphores of *Redis in Action*, chapter 6.
 pub(crate) const NAMES: [&str; 6] = [
     "empty script",
     "floor",

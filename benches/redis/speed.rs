@@ -1,4 +1,4 @@
-//! Pairs per second and latency, uncontended.
+//! Pairs of acquire and release per second, and latency, uncontended.
 
 use crate::{
     load::{self, Outcome},
@@ -30,7 +30,7 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
-    fn of(self, tasks: usize) -> Vec<String> {
+    fn names_for(self, tasks: usize) -> Vec<String> {
         let number = |task| match self {
             Self::One => 0,
             Self::Each => task,
@@ -82,7 +82,7 @@ pub(crate) async fn compare(url: &str, keys: Keys) {
         for round in 0..=rounds {
             for (rival, series) in rivals.iter().zip(&mut series) {
                 let span = Duration::from_millis(span);
-                let outcome = load::run(rival, keys.of(tasks), LIMIT, span).await;
+                let outcome = load::run(rival, keys.names_for(tasks), LIMIT, span).await;
                 // The first round is a warm-up for scripts, connections and caches.
                 if round > 0 {
                     series.add(outcome);
@@ -132,16 +132,16 @@ fn report(keys: Keys, all: &[Vec<Series>]) {
     draw(keys, all);
 }
 
-/// The library's ratios to its rivals.
+/// Prints the library's ratios to its rivals. The indices are those of [`NAMES`].
 fn ratios(all: &[Vec<Series>]) {
     for (tasks, series) in TASKS.iter().zip(all) {
-        let to = |other: usize| figure(ratio(&series[2].pairs, &series[other].pairs));
+        let ratio_to = |other: usize| figure(ratio(&series[2].pairs, &series[other].pairs));
         println!(
             "{tasks} tasks: RedisSemaphore / floor {}, / B3 {}, / B4 {}, / B7 {}",
-            to(1),
-            to(3),
-            to(4),
-            to(5)
+            ratio_to(1),
+            ratio_to(3),
+            ratio_to(4),
+            ratio_to(5)
         );
     }
 }

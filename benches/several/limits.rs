@@ -50,14 +50,14 @@ impl Way {
         account: &str,
     ) -> Result<Held, AcquireError> {
         match self {
-            Self::One => store.acquire(of_account(account)).await.map(Held::One),
+            Self::One => store.acquire(account_claim(account)).await.map(Held::One),
             Self::AtOnce => {
-                let claims = Claims::from(four(account));
+                let claims = Claims::from(four_claims(account));
                 store.acquire_all(claims).await.map(Held::One)
             }
             Self::Stacked => {
                 let [first, second, third, fourth] =
-                    four(account).map(|claim| store.acquire(claim));
+                    four_claims(account).map(|claim| store.acquire(claim));
                 let permits = [first.await?, second.await?, third.await?, fourth.await?];
                 Ok(Held::Stacked(permits))
             }
@@ -70,13 +70,13 @@ pub(crate) fn names(account: &str) -> [&str; 4] {
     [account, "route", "model", "fleet"]
 }
 
-fn of_account(account: &str) -> Claim {
+fn account_claim(account: &str) -> Claim {
     Claim::new(account.as_bytes()).with_limit(LIMIT)
 }
 
-fn four(account: &str) -> [Claim; 4] {
+fn four_claims(account: &str) -> [Claim; 4] {
     [
-        of_account(account),
+        account_claim(account),
         Claim::new("/completions")
             .with_limit(LIMIT)
             .with_policy(ROUTE),
@@ -86,7 +86,7 @@ fn four(account: &str) -> [Claim; 4] {
 }
 
 /// The results of four steps, one after another.
-pub(crate) async fn each<'a, T, F: Future<Output = T>>(
+pub(crate) async fn in_order<'a, T, F: Future<Output = T>>(
     names: [&'a str; 4],
     step: impl Fn(usize, &'a str) -> F,
 ) -> [T; 4] {

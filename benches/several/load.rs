@@ -1,4 +1,4 @@
-//! Pairs per second and latency, uncontended.
+//! Pairs of acquire and release per second, and latency, uncontended.
 
 use crate::rival::{NAMES, ONE, Rival, STACKED};
 use std::{
@@ -24,7 +24,7 @@ pub(crate) enum Accounts {
 }
 
 impl Accounts {
-    fn of(self, task: usize) -> String {
+    fn name_for(self, task: usize) -> String {
         match self {
             Self::One => "account".to_owned(),
             Self::Each => format!("account-{task}"),
@@ -87,7 +87,11 @@ async fn run(
     let start = Instant::now();
     let mut work = JoinSet::new();
     for task in 0..tasks {
-        work.spawn(pairs(Arc::clone(rival), accounts.of(task), start + span));
+        work.spawn(pairs(
+            Arc::clone(rival),
+            accounts.name_for(task),
+            start + span,
+        ));
     }
     let mut acquire = Latencies::default();
     for own in work.join_all().await {

@@ -1,4 +1,4 @@
-//! The same comparison in one process: acquire and release, by one thread or more.
+//! The cost of one limit and of four limits in memory: acquire and release, by one thread or more.
 
 use crate::limits::Way;
 use futures_util::FutureExt;

@@ -1,6 +1,6 @@
 //! The compared ways to take four limits over Redis, behind one interface.
 
-use crate::limits::{self, LIMIT, Way, each, names};
+use crate::limits::{self, LIMIT, Way, in_order, names};
 use redis::{Script, pipe};
 use std::time::Duration;
 use testing::{
@@ -10,7 +10,7 @@ use testing::{
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 use uuid::Uuid;
 
-/// The names, in the order of the tables.
+/// The names, in the order of the tables. B3 is the basic semaphore of *Redis in Action*, chapter 6.
 pub(crate) const NAMES: [&str; 6] = [
     "empty script",
     "floor of four",
@@ -101,7 +101,7 @@ impl Rival {
             Self::Ours(store, way) => Held::Ours(way.acquire(store, account).await.expect(GRANTED)),
             Self::Basic(book) => {
                 let take = async |_, name| book.acquire(name, LIMIT).await;
-                let ids = each(names(account), take).await;
+                let ids = in_order(names(account), take).await;
                 Held::Ids(ids.map(|id| id.expect(ANSWERS).expect(GRANTED)))
             }
         }
@@ -121,7 +121,7 @@ impl Rival {
             }
             (Self::Basic(book), Held::Ids(ids)) => {
                 let release = async |at: usize, name| book.release(name, &ids[at]).await;
-                for was_held in each(names(account), release).await {
+                for was_held in in_order(names(account), release).await {
                     was_held.expect(ANSWERS);
                 }
             }

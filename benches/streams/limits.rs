@@ -94,8 +94,8 @@ fn report(all: &[Vec<Round>]) {
     for (limit, own) in LIMITS.iter().zip(all) {
         let mut cells = vec![figure(f64::from(*limit))];
         for cost in costs {
-            let of = |rounds: &[Round]| rounds.iter().map(cost).collect::<Vec<_>>();
-            let (own, least) = (of(own), of(&all[0]));
+            let column = |rounds: &[Round]| rounds.iter().map(cost).collect::<Vec<_>>();
+            let (own, least) = (column(own), column(&all[0]));
             cells.extend([figure(median(&own)), figure(ratio(&own, &least))]);
         }
         table.row(cells);

@@ -28,12 +28,12 @@ pub(crate) struct Outcome {
 }
 
 /// Sends requests to the two servers alternately.
-pub(crate) fn refused(redis: &RedisServer, servers: &[Server; 2], client: &Loops) -> Outcome {
+pub(crate) fn run(redis: &RedisServer, servers: &[Server; 2], client: &Loops) -> Outcome {
     let addresses = servers.each_ref().map(|server| server.address);
     // Warm up, so that all is connected and the scripts are known.
     send(addresses, 50, Duration::from_millis(5));
-    let worked = || -> Duration { servers.iter().map(|server| cpu(server.pid())).sum() };
-    let before = (scripts(redis), worked());
+    let servers_cpu = || -> Duration { servers.iter().map(|server| cpu(server.pid())).sum() };
+    let before = (scripts(redis), servers_cpu());
     let each = client.requests / client.loops;
     let loops = (0..client.loops).map(|_| {
         let pause = client.pause;
@@ -48,7 +48,7 @@ pub(crate) fn refused(redis: &RedisServer, servers: &[Server; 2], client: &Loops
     Outcome {
         refused,
         scripts: (scripts(redis) - before.0) as f64 / requests,
-        cpu: (worked() - before.1).as_secs_f64() * 1e6 / requests,
+        cpu: (servers_cpu() - before.1).as_secs_f64() * 1e6 / requests,
     }
 }
 

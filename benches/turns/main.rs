@@ -9,7 +9,7 @@ mod job;
 mod pairs;
 mod process;
 
-use client::{Loops, refused};
+use client::Loops;
 use process::Server;
 use std::time::Duration;
 use testing::{
@@ -47,7 +47,7 @@ fn turns() -> Table {
                 .map(|_| {
                     let redis = RedisServer::start();
                     let servers = [(); 2].map(|()| Server::start(&redis.url(), loops));
-                    refused(
+                    client::run(
                         &redis,
                         &servers,
                         &Loops {

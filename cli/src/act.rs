@@ -62,14 +62,15 @@ pub(crate) async fn revoke_key(
     revoke_ids(store, &target, (&ids, &held), output).await
 }
 
+/// Revokes the permits whose ids are `chosen`. `ids` has all ids of the key, from which short forms are made.
 async fn revoke_ids(
     store: &RedisSemaphore,
     target: &PolicyKey,
-    (ids, ended): (&Ids, &[String]),
+    (ids, chosen): (&Ids, &[String]),
     output: Output,
 ) -> Result<(), Failure> {
     let (mut revoked, mut failed) = (Vec::new(), None);
-    for id in ended {
+    for id in chosen {
         match store.revoke(&target.policy, &target.key, id).await {
             Ok(true) => revoked.push(id),
             Ok(false) => {}
@@ -130,7 +131,7 @@ pub(crate) async fn set_limit(
     check(policy, key.as_ref())?;
     let named = Policy::from(policy);
     if limit.is_none() {
-        is_set(store, &named, key.as_ref()).await?;
+        check_is_set(store, &named, key.as_ref()).await?;
     }
     let done = store
         .set_limit(&named, key.as_ref(), limit, &set.note.text)
@@ -139,14 +140,21 @@ pub(crate) async fn set_limit(
     if output.is_json {
         return output.json(&json::set(policy, key.as_ref(), limit));
     }
-    let of = key.as_ref().map_or("all keys".to_owned(), whole);
-    let is = limit.map_or("what claims say".to_owned(), |limit| limit.to_string());
-    output.text(&format!("{} {of}: the limit is {is}", shown(policy)))
+    let shown_key = key.as_ref().map_or("all keys".to_owned(), whole);
+    let shown_limit = limit.map_or("what claims say".to_owned(), |limit| limit.to_string());
+    output.text(&format!(
+        "{} {shown_key}: the limit is {shown_limit}",
+        shown(policy)
+    ))
 }
 
 /// Fails if no such limit is set. A store keeps only the hash of a long key, so for a long key any listed hash of the
 /// policy counts.
-async fn is_set(store: &RedisSemaphore, policy: &Policy, key: Option<&Key>) -> Result<(), Failure> {
+async fn check_is_set(
+    store: &RedisSemaphore,
+    policy: &Policy,
+    key: Option<&Key>,
+) -> Result<(), Failure> {
     let mut limits = store.limits();
     while let Some(limit) = limits.next().await {
         let limit = limit.map_err(|error| Failure::store(&error))?;
@@ -197,7 +205,7 @@ pub(crate) async fn pause(
     let target = PolicyKey::new(arguments);
     check_key(&target.key)?;
     let wrong = |reason| Failure::Usage(format!("TIME: {reason}"));
-    let time = length::of_pause(&time.to_string_lossy()).map_err(wrong)?;
+    let time = length::parse_pause(&time.to_string_lossy()).map_err(wrong)?;
     let paused = store.pause(&target.policy, &target.key, time, &note.text);
     paused.await.map_err(|error| Failure::store(&error))?;
     // A pause that ends later may have been in force.

@@ -6,7 +6,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 const AFTER: &str = "\
 Environment:
-  REDIS_URL       where the server is, unless --url says it
+  REDIS_URL       where the server is, unless --url is given
   REDIS_PASSWORD  the password, unless --password-file has it
   NO_COLOR        if it is set, nothing has colours
 

@@ -27,16 +27,20 @@ const PASSWORD: &str = "REDIS_PASSWORD";
 const DEFAULT_USER: &str = "default";
 
 /// The addresses of the servers, and the login.
-pub(crate) struct Way {
+pub(crate) struct Connector {
     urls: Vec<String>,
     /// The user and password for all servers except Sentinels. `None` if the URLs contain them.
     login: Option<(String, String)>,
 }
 
-impl Way {
+impl Connector {
     /// `is_public` is true if the URLs are on the command line, where other users of the machine can read them.
     pub(crate) fn new(servers: &ServerArguments, is_public: bool) -> Result<Self, Failure> {
-        let urls: Vec<_> = servers.urls.iter().flat_map(|urls| each(urls)).collect();
+        let urls: Vec<_> = servers
+            .urls
+            .iter()
+            .flat_map(|urls| split_urls(urls))
+            .collect();
         let infos = urls.iter().map(|url| parsed(url));
         let infos = infos.collect::<Result<Vec<_>, _>>()?;
         if urls.len() > 1 && !servers.cluster && servers.sentinel.is_none() {
@@ -56,9 +60,9 @@ impl Way {
             return Err(Failure::Usage(missing));
         }
         // A user in a Sentinel's URL is a user of the Sentinel, not of the primary.
-        let named = infos.first().filter(|_| servers.sentinel.is_none());
-        let named = named.and_then(|info| info.redis_settings().username());
-        let user = servers.user.as_deref().or(named).unwrap_or(DEFAULT_USER);
+        let url_info = infos.first().filter(|_| servers.sentinel.is_none());
+        let url_user = url_info.and_then(|info| info.redis_settings().username());
+        let user = servers.user.as_deref().or(url_user).unwrap_or(DEFAULT_USER);
         let login = password.map(|password| (user.to_owned(), password));
         Ok(Self { urls, login })
     }
@@ -131,7 +135,7 @@ pub(crate) fn failure(error: &ConnectError) -> Failure {
 }
 
 /// Splits a list of URLs. A comma belongs to a password unless a URL follows it.
-fn each(list: &str) -> Vec<String> {
+fn split_urls(list: &str) -> Vec<String> {
     let mut urls: Vec<String> = Vec::new();
     for part in list.split(',') {
         match urls.last_mut() {

@@ -14,8 +14,8 @@ use tower_semaphore::{
     semaphore::{KeyCounts, LimitInfo, PauseInfo, Process, StoredKey},
 };
 
-/// The name of a key: `key` for text, `key_hex` for bytes that are not UTF-8, or `hash` for a long key.
-fn named(key: &StoredKey) -> Map<String, Value> {
+/// The field that names a key: `key` for text, `key_hex` for bytes that are not UTF-8, or `hash` for a long key.
+fn key_field(key: &StoredKey) -> Map<String, Value> {
     let (name, value) = match key {
         StoredKey::Whole { key, .. } => whole(key),
         StoredKey::Hashed { hash, .. } => ("hash", hash.clone()),
@@ -40,13 +40,13 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The name of a key, or `"key": null` for all keys.
-fn one_or_all(key: Option<&StoredKey>) -> Map<String, Value> {
+/// The field that names a key, or `"key": null` for all keys.
+fn key_field_or_null(key: Option<&StoredKey>) -> Map<String, Value> {
     let all = || Map::from_iter([("key".to_owned(), Value::Null)]);
-    key.map_or_else(all, named)
+    key.map_or_else(all, key_field)
 }
 
-fn with(mut object: Map<String, Value>, rest: Value) -> Value {
+fn merged(mut object: Map<String, Value>, rest: Value) -> Value {
     if let Value::Object(rest) = rest {
         object.extend(rest);
     }
@@ -56,8 +56,8 @@ fn with(mut object: Map<String, Value>, rest: Value) -> Value {
 pub(crate) fn counts(counts: &KeyCounts) -> Value {
     let KeyCounts { units, waiting, .. } = counts;
     let pause = pause(counts.pause.as_ref());
-    with(
-        named(&counts.key),
+    merged(
+        key_field(&counts.key),
         json!({"units": units, "waiting": waiting, "pause": pause}),
     )
 }
@@ -77,8 +77,8 @@ fn millis(time: SystemTime) -> u64 {
 
 /// The pause of a key after `pause` or `resume`.
 pub(crate) fn paused(target: &PolicyKey, info: Option<&PauseInfo>) -> Value {
-    with(
-        named(&StoredKey::whole(target.key.clone())),
+    merged(
+        key_field(&StoredKey::whole(target.key.clone())),
         json!({"policy": target.policy.as_str(), "pause": pause(info)}),
     )
 }
@@ -112,8 +112,8 @@ pub(crate) fn process(process: &Process) -> Value {
 }
 
 pub(crate) fn limit(info: &LimitInfo) -> Value {
-    with(
-        one_or_all(info.key.as_ref()),
+    merged(
+        key_field_or_null(info.key.as_ref()),
         json!({
             "policy": info.policy.as_str(),
             "limit": info.limit,
@@ -126,8 +126,8 @@ pub(crate) fn limit(info: &LimitInfo) -> Value {
 /// The limit that `set-limit` has set.
 pub(crate) fn set(policy: &str, key: Option<&Key>, limit: Option<u32>) -> Value {
     let key = key.map(|key| StoredKey::whole(key.clone()));
-    with(
-        one_or_all(key.as_ref()),
+    merged(
+        key_field_or_null(key.as_ref()),
         json!({"policy": policy, "limit": limit}),
     )
 }

@@ -17,7 +17,7 @@ const UNITS: [(&str, u64); 5] = [
 /// # Errors
 ///
 /// Returns the reason if the text has another form, or if the time is below 1 ms or above the longest pause.
-pub(crate) fn of_pause(text: &str) -> Result<Duration, &'static str> {
+pub(crate) fn parse_pause(text: &str) -> Result<Duration, &'static str> {
     let mut millis: u64 = 0;
     let mut rest = text;
     while !rest.is_empty() {
@@ -66,12 +66,12 @@ mod tests {
             ("31d", 2_678_400_000),
         ] {
             let length = Duration::from_millis(millis);
-            assert_eq!(of_pause(text), Ok(length), "{text}");
+            assert_eq!(parse_pause(text), Ok(length), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_length_of_a_pause_is_an_error() {
+    fn another_form_or_length_is_an_error() {
         for text in [
             "",
             "0s",
@@ -91,7 +91,7 @@ mod tests {
             "18446744073709551615d",
             "18446744073709551615ms1ms",
         ] {
-            assert!(of_pause(text).is_err(), "{text:?}");
+            assert!(parse_pause(text).is_err(), "{text:?}");
         }
     }
 }

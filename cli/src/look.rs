@@ -183,8 +183,8 @@ pub(crate) async fn limits(store: &RedisSemaphore, output: Output) -> Result<(),
         limits.push(limit.map_err(|error| Failure::store(&error))?);
     }
     limits.sort_by_key(|info| {
-        let of = info.key.as_ref().map(key);
-        (info.policy.as_str().to_owned(), of)
+        let key = info.key.as_ref().map(key);
+        (info.policy.as_str().to_owned(), key)
     });
     if limits.is_empty() {
         return Err(Failure::nothing("no limit is set"));

@@ -22,7 +22,7 @@ mod text;
 use arguments::{Arguments, CliCommand, URLS};
 use clap::{CommandFactory, FromArgMatches, parser::ValueSource};
 use clap_complete::Shell;
-use connect::Way;
+use connect::Connector;
 use failure::{Failure, INTERRUPTED, TERMINATED};
 use output::Output;
 use std::{
@@ -36,11 +36,12 @@ use tower_semaphore::RedisSemaphore;
 
 fn main() -> ExitCode {
     let matches = Arguments::command().get_matches();
+    // Other users of the machine can read arguments, but not the environment.
     let is_public = matches.value_source(URLS) == Some(ValueSource::CommandLine);
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let runtime = match Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return ended(Err(error.into())),
+        Err(error) => return report(Err(error.into())),
     };
     let run = runtime.spawn(run(arguments, is_public));
     let code = runtime.block_on(until_a_signal(run));
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
 async fn until_a_signal(run: JoinHandle<Result<(), Failure>>) -> ExitCode {
     tokio::select! {
         outcome = run => match outcome {
-            Ok(outcome) => ended(outcome),
+            Ok(outcome) => report(outcome),
             // The panic hook has already printed the panic.
             Err(_) => ExitCode::from(101),
         },
@@ -68,11 +69,11 @@ async fn terminated() {
     #[cfg(unix)]
     {
         use signal::unix::{SignalKind, signal};
-        let asked = [SignalKind::terminate(), SignalKind::hangup()].map(signal);
-        if let [Ok(mut end), Ok(mut gone)] = asked {
+        let signals = [SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        if let [Ok(mut terminate), Ok(mut hangup)] = signals {
             tokio::select! {
-                _ = end.recv() => {}
-                _ = gone.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
             }
             return;
         }
@@ -80,7 +81,8 @@ async fn terminated() {
     pending::<()>().await;
 }
 
-fn ended(outcome: Result<(), Failure>) -> ExitCode {
+/// Prints a failure, and returns the exit code.
+fn report(outcome: Result<(), Failure>) -> ExitCode {
     let Err(failure) = outcome else {
         return ExitCode::SUCCESS;
     };
@@ -99,8 +101,8 @@ async fn run(arguments: Arguments, is_public: bool) -> Result<(), Failure> {
         CliCommand::Man { folder } => manual(folder.as_deref(), output),
         command => {
             let is_operator = !matches!(command, CliCommand::Check);
-            let way = Way::new(&arguments.servers, is_public)?;
-            let store = way.connect(&arguments.servers, is_operator).await?;
+            let connector = Connector::new(&arguments.servers, is_public)?;
+            let store = connector.connect(&arguments.servers, is_operator).await?;
             run_on(&store, command, output).await
         }
     }

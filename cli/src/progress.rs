@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Shown if standard error is a terminal and `is_alone` is true, so that no results are printed there too.
+    /// `is_alone` is true if no results are printed to the same terminal. Otherwise nothing is shown.
     pub(crate) fn new(is_alone: bool) -> Self {
         let bar = match is_alone {
             true => ProgressBar::new_spinner(),

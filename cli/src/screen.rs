@@ -40,13 +40,13 @@ pub(crate) fn restore() {
 }
 
 /// Restores the terminal before a panic is printed, so that the message stays visible.
-fn restore_before_a_panic_is_told() {
+fn restore_before_a_panic_is_printed() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let tell = panic::take_hook();
+        let print = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             restore();
-            tell(info);
+            print(info);
         }));
     });
 }
@@ -58,15 +58,14 @@ pub(crate) struct Screen {
 
 /// A request of the user.
 enum Wish {
-    /// Update the screen now.
-    Look,
+    Update,
     Quit,
     Interrupt,
 }
 
 impl Screen {
     pub(crate) fn open() -> Result<Self, Failure> {
-        restore_before_a_panic_is_told();
+        restore_before_a_panic_is_printed();
         terminal::enable_raw_mode()?;
         IS_OPEN.store(true, SeqCst);
         let (sender, events) = unbounded_channel();
@@ -106,7 +105,7 @@ impl Screen {
     /// Waits for this time, or until the user requests an update. Returns false if the user quits.
     pub(crate) async fn goes_on(&mut self, every: Duration) -> Result<bool, Failure> {
         match self.wish(every).await {
-            Wish::Look => Ok(true),
+            Wish::Update => Ok(true),
             Wish::Quit => Ok(false),
             Wish::Interrupt => Err(Failure::Interrupted),
         }
@@ -117,19 +116,19 @@ impl Screen {
         let mut end = pin!(sleep(every));
         loop {
             let event = tokio::select! {
-                () = &mut end => return Wish::Look,
+                () = &mut end => return Wish::Update,
                 event = self.events.recv() => event,
             };
             match event {
                 Some(event) => {
-                    if let Some(wish) = meant(&event) {
+                    if let Some(wish) = wish_of(&event) {
                         return wish;
                     }
                 }
                 // No key can be read any more, so only a signal ends the command.
                 None => {
                     end.await;
-                    return Wish::Look;
+                    return Wish::Update;
                 }
             }
         }
@@ -151,18 +150,18 @@ fn read(events: &UnboundedSender<Event>) {
     }
 }
 
-fn meant(event: &Event) -> Option<Wish> {
+fn wish_of(event: &Event) -> Option<Wish> {
     let Event::Key(KeyEvent {
         code, modifiers, ..
     }) = event
     else {
-        return matches!(event, Event::Resize(..)).then_some(Wish::Look);
+        return matches!(event, Event::Resize(..)).then_some(Wish::Update);
     };
     match code {
         // In raw mode a terminal sends no signal for Ctrl-C.
         KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Interrupt),
         KeyCode::Char('q') | KeyCode::Esc => Some(Wish::Quit),
-        KeyCode::Char(' ') => Some(Wish::Look),
+        KeyCode::Char(' ') => Some(Wish::Update),
         _ => None,
     }
 }

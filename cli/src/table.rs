@@ -86,7 +86,8 @@ pub(crate) fn paused(pause: Option<&PauseInfo>, now: SystemTime) -> String {
     pause.map_or("-".to_owned(), |pause| left(now, pause.until))
 }
 
-fn between(earlier: SystemTime, later: SystemTime) -> String {
+/// The time between two instants, as [`age`] shows it.
+fn span(earlier: SystemTime, later: SystemTime) -> String {
     age(later.duration_since(earlier).unwrap_or_default())
 }
 
@@ -105,10 +106,7 @@ pub(crate) fn usage(name: &str, usage: &Usage, look: Look) -> String {
         text += &format!("budget of {window}: spent {spent}, reserved {reserved}\n");
     }
     if let Some(pause) = &usage.pause {
-        let (since, left) = (
-            between(pause.since, usage.now),
-            left(usage.now, pause.until),
-        );
+        let (since, left) = (span(pause.since, usage.now), left(usage.now, pause.until));
         let note = pause.note.as_deref().map(shown);
         let note = note.map_or(String::new(), |note| format!(": {note}"));
         text += &format!("paused {since} ago, ends in {left}{note}\n");
@@ -137,13 +135,13 @@ fn permits(
         table.add_row([
             Cell::new(shown(ids.short(&info.id))),
             number(&info.weight.to_string()),
-            number(&between(info.since, now)),
-            number(&info.ends.map_or("-".to_owned(), |ends| between(now, ends))),
-            Cell::new(whose(&info.process)),
+            number(&span(info.since, now)),
+            number(&info.ends.map_or("-".to_owned(), |ends| span(now, ends))),
+            Cell::new(process_text(&info.process)),
             Cell::new(label(info)),
         ]);
     }
-    // These columns are never wrapped, so that an id can be copied in one piece.
+    // The first four columns are never wrapped, so that an id can be copied in one piece.
     for at in 0..4 {
         let column = table.column_mut(at);
         column.map(|column| column.set_constraint(ColumnConstraint::ContentWidth));
@@ -152,7 +150,7 @@ fn permits(
 }
 
 /// The host, the number and the name of a process, as far as they are known.
-fn whose(process: &Process) -> String {
+fn process_text(process: &Process) -> String {
     let pid = process.pid.map(|pid| pid.to_string());
     let parts = [&process.host, &pid, &process.name].into_iter().flatten();
     let parts: Vec<_> = parts.map(|part| shown(part)).collect();
@@ -162,13 +160,14 @@ fn whose(process: &Process) -> String {
     }
 }
 
-/// The label and the flow, if the permit has them, and for a budget its window and the settled units.
+/// The label and the flow, if the permit has them. A reservation of a budget also shows the units that are settled so
+/// far, and the budget's window.
 fn label(info: &PermitInfo) -> String {
     let flow = info.flow.as_ref().map(|flow| format!("flow {}", key(flow)));
     let label = info.label.as_deref().map(shown);
     let budget = info.window.map(|window| {
         let settled = info.settled.unwrap_or_default();
-        format!("settled {settled} in {}", age(window))
+        format!("settled {settled} (budget of {})", age(window))
     });
     let all: Vec<_> = label.into_iter().chain(flow).chain(budget).collect();
     all.join(", ")
@@ -192,12 +191,12 @@ pub(crate) fn processes(processes: &[Process], look: Look) -> String {
 pub(crate) fn limits(limits: &[LimitInfo], now: SystemTime, look: Look) -> String {
     let mut table = look.table(&["POLICY", "KEY", "LIMIT", "SET", "NOTE"]);
     for info in limits {
-        let of = info.key.as_ref().map_or("(all keys)".to_owned(), key);
+        let key = info.key.as_ref().map_or("(all keys)".to_owned(), key);
         table.add_row([
             Cell::new(shown(info.policy.as_str())),
-            Cell::new(of),
+            Cell::new(key),
             number(&info.limit.to_string()),
-            number(&format!("{} ago", between(info.since, now))),
+            number(&format!("{} ago", span(info.since, now))),
             Cell::new(info.note.as_deref().map(shown).unwrap_or_default()),
         ]);
     }
@@ -206,8 +205,9 @@ pub(crate) fn limits(limits: &[LimitInfo], now: SystemTime, look: Look) -> Strin
 
 /// The ids of a key's permits and waiters. Each id is shown in its shortest unique form.
 ///
-/// An id consists of parts, separated by dots. The first two parts identify the permit while its process lives. So an
-/// id copied from a screen never names a later permit.
+/// An id consists of parts, separated by dots. The first two parts name the process and its permit, and are never given
+/// to a later permit. Every short form has at least these two, so an id copied from a screen never names another permit
+/// later.
 pub(crate) struct Ids {
     sorted: Vec<String>,
 }
@@ -235,7 +235,8 @@ impl Ids {
         Self { sorted }
     }
 
-    /// The shortest form that no other id has. Ids that begin alike are neighbours, so only these are compared.
+    /// The shortest form that no other id has. Ids that begin alike are neighbours in the sorted list, so only
+    /// neighbours are compared.
     pub(crate) fn short<'a>(&self, id: &'a str) -> &'a str {
         let at = self.sorted.partition_point(|other| **other < *id);
         let neighbours = [at.checked_sub(1), Some(at + 1)];
@@ -263,21 +264,24 @@ mod tests {
         let mut info = PermitInfo::new("p.1", Process::new("p"), 60, 100, UNIX_EPOCH);
         (info.window, info.settled) = (Some(minute), Some(20));
         info.label = Some("GET /".to_owned());
-        let mut of_key = Usage::new(UNIX_EPOCH, 90, vec![info], Vec::new());
-        of_key.budgets = vec![BudgetUsage::new(minute, 50, 40)];
+        let mut key_usage = Usage::new(UNIX_EPOCH, 90, vec![info], Vec::new());
+        key_usage.budgets = vec![BudgetUsage::new(minute, 50, 40)];
         let plain = Look {
             width: None,
             has_colours: false,
         };
-        let text = usage("tokens ann", &of_key, plain);
+        let text = usage("tokens ann", &key_usage, plain);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "tokens ann: limit 100, held 90, waiting 0");
         assert_eq!(lines[1], "budget of 60 s: spent 50, reserved 40");
-        assert!(lines[4].ends_with("GET /, settled 20 in 60 s"), "{text}");
+        assert!(
+            lines[4].ends_with("GET /, settled 20 (budget of 60 s)"),
+            "{text}"
+        );
     }
 
     #[test]
-    fn an_id_is_as_short_as_it_can_be_told_apart_and_ends_with_a_part() {
+    fn an_id_is_cut_at_the_first_dot_that_makes_it_unique() {
         let ids = ["p.1.5.1", "p.1.5.2", "p.12.5.1", "q.1", "other"].map(str::to_owned);
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();

@@ -17,7 +17,7 @@ use tower_semaphore::{
     semaphore::{KeyCounts, KeyPage, StoredKey},
 };
 
-/// The time for which a store looks for a page of keys.
+/// The longest time for which a store looks for a page of keys.
 const TIME: Duration = Duration::from_millis(100);
 
 /// The keys of a policy that have permits or waiters, or are paused: page by page, each once.
@@ -74,7 +74,7 @@ pub(crate) struct Tally {
     pub(crate) longest: Vec<Row>,
 }
 
-/// The limit of a key is not looked up if more units are held, or if more claims wait.
+/// The limit of a key is not looked up if more units than this are held, or more claims wait: `usage` reads them all.
 const HEAVY: u32 = 1_000;
 
 impl Tally {
@@ -116,18 +116,18 @@ impl Tally {
 
     /// Keeps the first rows of each list. Rows with the same number are in the order of their keys.
     fn shorten(&mut self, rows: usize) {
-        let by = |counts: &KeyCounts, count| (Reverse(count), key(&counts.key));
+        let order = |counts: &KeyCounts, count| (Reverse(count), key(&counts.key));
         self.fullest
-            .sort_by_cached_key(|(counts, _)| by(counts, counts.units));
+            .sort_by_cached_key(|(counts, _)| order(counts, counts.units));
         self.longest
-            .sort_by_cached_key(|(counts, _)| by(counts, counts.waiting));
+            .sort_by_cached_key(|(counts, _)| order(counts, counts.waiting));
         self.fullest.truncate(rows);
         self.longest.truncate(rows);
     }
 
     async fn look_up(&mut self, store: &RedisSemaphore, policy: &Policy) {
         let rows = self.fullest.iter_mut().chain(&mut self.longest);
-        let looks = rows.map(async |(counts, limit)| {
+        let lookups = rows.map(async |(counts, limit)| {
             if let StoredKey::Whole { key, .. } = &counts.key
                 && counts.units.max(counts.waiting) <= HEAVY
                 // An unknown limit is not shown.
@@ -136,7 +136,7 @@ impl Tally {
                 *limit = usage.limit;
             }
         });
-        join_all(looks).await;
+        join_all(lookups).await;
     }
 
     /// The text of one screen.
@@ -159,7 +159,7 @@ impl Tally {
     }
 }
 
-/// One row. The numbers are as wide as the heading, and only the key has another width.
+/// One row. The columns of numbers are as wide as their headings, and the key has the rest of the line.
 fn line((counts, limit): &Row, now: SystemTime, look: Look) -> String {
     let limit = limit.map_or("-".to_owned(), |limit| limit.to_string());
     let (units, waiting) = (counts.units, counts.waiting);

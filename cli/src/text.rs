@@ -30,7 +30,7 @@ pub(crate) fn is_unseen(character: char) -> bool {
     turns || character.width().is_none_or(|width| width == 0)
 }
 
-/// Escapes bytes. A byte that is not UTF-8 is written as `\xff`.
+/// Escapes bytes. A byte that is not UTF-8 is written in hexadecimal, as `\xff`.
 fn shown_bytes(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_escaped() {
+    fn characters_that_a_terminal_obeys_are_escaped() {
         for (text, expected) in [
             ("ann", "ann"),
             ("\x1b[2J", r"\x1b[2J"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_any_bytes_are_told_apart() {
+    fn different_keys_are_shown_differently() {
         let shown = |bytes: &[u8]| key(&StoredKey::whole(bytes));
         assert_eq!(shown(b"a\xff\xfe"), r"a\xff\xfe");
         assert_eq!(shown(br"a\xff"), r"a\\xff");

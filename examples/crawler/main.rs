@@ -70,6 +70,7 @@ async fn report(web: &Web) -> Result<ExitCode, BoxError> {
         let seen = web.most_seen(&host).await?;
         let early = web.most_early(&host).await?;
         println!("{host} has seen {seen} requests at a time, and {early} in a pause");
+        // Fewer than `MOST` may have been on the way when the pause began.
         if seen > MOST || early >= MOST {
             code = ExitCode::FAILURE;
         }

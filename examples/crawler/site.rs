@@ -30,16 +30,17 @@ const PAGES: usize = 1 + 3 + 9 + 27 + 81;
 /// The delay of a page's head, and then of its body.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// A host closes for this time whenever it has answered this many requests.
-const CLOSES_AT: usize = 75;
-const CLOSED: Duration = Duration::from_secs(1);
+/// A host closes for [`CLOSED_FOR`] each time it has answered this number of requests.
+const CLOSES_AFTER: usize = 75;
+const CLOSED_FOR: Duration = Duration::from_secs(1);
 
 /// One of the hosts: the addresses of all hosts, and counts of the requests that it receives.
 struct Host {
     addresses: Vec<SocketAddr>,
-    own: usize,
-    now: AtomicUsize,
-    most: AtomicUsize,
+    /// The position of this host in `addresses`.
+    index: usize,
+    in_flight: AtomicUsize,
+    most_in_flight: AtomicUsize,
     closing: Mutex<Closing>,
 }
 
@@ -62,8 +63,8 @@ pub(crate) async fn start() -> io::Result<SocketAddr> {
         addresses.push(listener.local_addr()?);
         listeners.push(listener);
     }
-    for (own, listener) in listeners.into_iter().enumerate() {
-        let host = Host::new(own, addresses.clone());
+    for (index, listener) in listeners.into_iter().enumerate() {
+        let host = Host::new(index, addresses.clone());
         tokio::spawn(async move { axum::serve(listener, routes(host)).await });
     }
     Ok(addresses[0])
@@ -81,7 +82,7 @@ fn routes(host: Host) -> Router {
 /// A request counts as in flight until the last part of its page has been sent.
 async fn page(State(host): State<Arc<Host>>, Path(number): Path<usize>) -> Response {
     let visit = Visit::begin(host);
-    if let Some(rest) = visit.host.closing().answer(Instant::now()) {
+    if let Some(rest) = visit.host.closing().count_request(Instant::now()) {
         let seconds = rest.as_secs_f64().ceil().to_string();
         return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, seconds)]).into_response();
     }
@@ -94,7 +95,7 @@ async fn page(State(host): State<Arc<Host>>, Path(number): Path<usize>) -> Respo
 }
 
 async fn most(State(host): State<Arc<Host>>) -> String {
-    host.most.load(Ordering::SeqCst).to_string()
+    host.most_in_flight.load(Ordering::SeqCst).to_string()
 }
 
 async fn early(State(host): State<Arc<Host>>) -> String {
@@ -102,14 +103,13 @@ async fn early(State(host): State<Arc<Host>>) -> String {
 }
 
 impl Host {
-    fn new(own: usize, addresses: Vec<SocketAddr>) -> Self {
-        let (now, most, closing) = Default::default();
+    fn new(index: usize, addresses: Vec<SocketAddr>) -> Self {
         Self {
             addresses,
-            own,
-            now,
-            most,
-            closing,
+            index,
+            in_flight: AtomicUsize::default(),
+            most_in_flight: AtomicUsize::default(),
+            closing: Mutex::default(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Host {
         let mut html = format!("<h1>Page {number}</h1>\n");
         let children = (3 * number + 1..=3 * number + 3).filter(|child| *child < PAGES);
         for child in children {
-            let host = self.addresses[self.own];
+            let host = self.addresses[self.index];
             let _ = writeln!(html, "<a href=\"http://{host}/pages/{child}\">{child}</a>");
         }
         for host in self.addresses.iter().filter(|_| number == 0) {
@@ -134,17 +134,17 @@ impl Host {
 
 impl Closing {
     /// Counts a request. Returns the rest of the pause if the host is closed.
-    fn answer(&mut self, now: Instant) -> Option<Duration> {
+    fn count_request(&mut self, now: Instant) -> Option<Duration> {
         if let Some(until) = self.until.filter(|until| now < *until) {
             self.early += 1;
             self.most_early = self.most_early.max(self.early);
             return Some(until - now);
         }
         self.answered += 1;
-        let closes = self.answered.is_multiple_of(CLOSES_AT);
+        let closes = self.answered.is_multiple_of(CLOSES_AFTER);
         closes.then(|| {
-            (self.until, self.early) = (Some(now + CLOSED), 0);
-            CLOSED
+            (self.until, self.early) = (Some(now + CLOSED_FOR), 0);
+            CLOSED_FOR
         })
     }
 }
@@ -156,14 +156,14 @@ struct Visit {
 
 impl Visit {
     fn begin(host: Arc<Host>) -> Self {
-        let now = host.now.fetch_add(1, Ordering::SeqCst) + 1;
-        host.most.fetch_max(now, Ordering::SeqCst);
+        let in_flight = host.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        host.most_in_flight.fetch_max(in_flight, Ordering::SeqCst);
         Self { host }
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.host.now.fetch_sub(1, Ordering::SeqCst);
+        self.host.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -24,7 +24,7 @@ type Get = Request<Empty<Bytes>>;
 
 /// The number of attempts per page, and the time between two attempts. A store that fails for 30 s ends the crawl.
 const TRIES: usize = 60;
-const RETRY_AFTER: Duration = Duration::from_millis(500);
+const BETWEEN_TRIES: Duration = Duration::from_millis(500);
 
 /// The longest pause that a host may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ impl Web {
                 return text(response).await;
             }
             // After a 429 the layer has paused the host for all crawlers, so the next attempt also waits for its turn.
-            sleep(RETRY_AFTER).await;
+            sleep(BETWEEN_TRIES).await;
         }
         Err(format!("{url}: {TRIES} attempts have failed").into())
     }

@@ -18,7 +18,7 @@ pub(crate) struct Account(String);
 /// The account of a request, which is the key of its limit and the trader in the market.
 ///
 /// A function of this shape is a key extractor, so the limit and the handlers always agree on the account.
-pub(crate) fn of(parts: &Parts) -> Result<Account, KeyError> {
+pub(crate) fn from_parts(parts: &Parts) -> Result<Account, KeyError> {
     let name = match in_header(parts)? {
         Some(name) => name,
         None => in_query(parts)?.ok_or_else(|| KeyError::missing("the account"))?,
@@ -68,7 +68,7 @@ impl FromRequestParts<App> for Account {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        Ok(of(parts)?)
+        Ok(from_parts(parts)?)
     }
 }
 

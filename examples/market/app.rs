@@ -56,7 +56,7 @@ where
         )
         .route("/market/socket", any(socket::open))
         .layer(limit)
-        .layer(from_fn_with_state(watchers, page::told));
+        .layer(from_fn_with_state(watchers, page::notify_watchers));
     let feed = get(page::feed).layer((pages(), map_response(unbuffered)));
     Router::new()
         .route("/", get(page::page))
@@ -67,7 +67,7 @@ where
         .route("/fleet/permits", get(holders::show_fleet))
         .route("/accounts/{id}/permits/{permit}", delete(holders::revoke))
         .merge(limited)
-        .layer(from_fn(page::from_this_machine))
+        .layer(from_fn(page::allow_own_origins))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is no such route"))
 }
 

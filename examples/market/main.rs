@@ -176,8 +176,8 @@ fn limits(
     let fleet = Claim::new(holders::ALL)
         .with_policy(holders::FLEET)
         .with_limit(settings.fleet_limit);
-    let both = move |parts: &Parts| {
-        let account = account::of(parts)?;
+    let claims = move |parts: &Parts| {
+        let account = account::from_parts(parts)?;
         let label = format!("{} {}", parts.method, parts.uri.path());
         let is_paying = parts
             .headers
@@ -188,10 +188,10 @@ fn limits(
         Ok::<_, KeyError>([Claim::new(account).with_label(label), fleet])
     };
     let permits: Box<dyn Semaphore> = match settings.shadow {
-        true => Box::new(shadow::Told(permits)),
+        true => Box::new(shadow::Logged(permits)),
         false => Box::new(permits),
     };
-    let layer = ConcurrencyLimitLayer::new(settings.limit, both, permits)
+    let layer = ConcurrencyLimitLayer::new(settings.limit, claims, permits)
         .with_wait(settings.wait)
         .with_fair_queues()
         .with_on_lost(OnLost::Abort)

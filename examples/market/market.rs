@@ -19,8 +19,8 @@ pub(crate) type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Accounts that trade items for coins.
 ///
-/// An account is created when it is first seen, see [`Holdings::of_newborn`]. Items and coins move together or not at
-/// all, and every change is published.
+/// An account is created when it is first seen: see [`Holdings::of_new_account`]. Items and coins move together or not
+/// at all, and every change is published.
 pub(crate) trait Market: Send + Sync {
     /// Offers an item of `seller` for sale.
     fn list(
@@ -102,7 +102,7 @@ pub(crate) struct Holdings {
 
 impl Holdings {
     /// A thousand coins, and ten items that no other account has.
-    pub(crate) fn of_newborn(account: &Account) -> Self {
+    pub(crate) fn of_new_account(account: &Account) -> Self {
         Self {
             funds: 1_000,
             items: (1..=10).map(|n| format!("{account}-{n}")).collect(),

@@ -78,7 +78,7 @@ impl Market for MemoryMarket {
 
     fn account(&self, account: Account) -> Answer<'_, Holdings> {
         let known = self.books().holdings.get(&account).cloned();
-        answer(known.unwrap_or_else(|| Holdings::of_newborn(&account)))
+        answer(known.unwrap_or_else(|| Holdings::of_new_account(&account)))
     }
 
     fn events(&self) -> BoxStream<'static, Event> {
@@ -140,7 +140,9 @@ impl Books {
     }
 
     fn holdings(&mut self, account: &Account) -> &mut Holdings {
-        let newborn = || Holdings::of_newborn(account);
-        self.holdings.entry(account.clone()).or_insert_with(newborn)
+        let new_account = || Holdings::of_new_account(account);
+        self.holdings
+            .entry(account.clone())
+            .or_insert_with(new_account)
     }
 }

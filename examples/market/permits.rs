@@ -55,7 +55,7 @@ impl Permits {
                 WhenUnavailable::Admit => Unavailable::Admit,
                 WhenUnavailable::Share => Unavailable::Share,
             });
-        let builder = trusting(builder, redis.authority.as_deref())?;
+        let builder = with_authority(builder, redis.authority.as_deref())?;
         let opened = match &redis.place {
             Place::Server(url) => builder.connect(url.as_str()).await,
             Place::Cluster(urls) => {
@@ -118,7 +118,7 @@ impl Permits {
 /// Adds the private certificate authority to the builder, if one is set.
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 #[expect(clippy::unnecessary_wraps, reason = "without TLS it may fail")]
-fn trusting(builder: Builder, authority: Option<&[u8]>) -> Result<Builder, SettingError> {
+fn with_authority(builder: Builder, authority: Option<&[u8]>) -> Result<Builder, SettingError> {
     Ok(match authority {
         None => builder,
         Some(pem) => builder.root_certificate(pem),
@@ -129,7 +129,7 @@ fn trusting(builder: Builder, authority: Option<&[u8]>) -> Result<Builder, Setti
     feature = "redis",
     not(any(feature = "tls-rustls", feature = "tls-native-tls"))
 ))]
-fn trusting(builder: Builder, authority: Option<&[u8]>) -> Result<Builder, SettingError> {
+fn with_authority(builder: Builder, authority: Option<&[u8]>) -> Result<Builder, SettingError> {
     match authority {
         None => Ok(builder),
         Some(_) => Err(SettingError::unusable("REDIS_CA", "this build has no TLS")),
@@ -148,7 +148,7 @@ impl Semaphore for Permits {
 
 impl Permits {
     /// The store's interface for operators.
-    fn operated(&self) -> &dyn Operate {
+    fn as_operate(&self) -> &dyn Operate {
         match self {
             Self::Memory(semaphore) => semaphore,
             #[cfg(feature = "redis")]
@@ -159,14 +159,14 @@ impl Permits {
 
 impl Operate for Permits {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
-        self.operated().usage(policy, key)
+        self.as_operate().usage(policy, key)
     }
 
     fn keys(&self, policy: &Policy) -> KeyStream {
-        self.operated().keys(policy)
+        self.as_operate().keys(policy)
     }
 
     fn revoke(&self, policy: &Policy, key: &Key, id: &str) -> BoxFuture<Result<bool, StoreError>> {
-        self.operated().revoke(policy, key, id)
+        self.as_operate().revoke(policy, key, id)
     }
 }

@@ -72,7 +72,7 @@ fn authority() -> Result<Option<Vec<u8>>, SettingError> {
     text("REDIS_CA")?.map(read).transpose()
 }
 
-/// The only place that is set, if any.
+/// The only place that is set, if any. `has_tls` is true if an address without a scheme means TLS.
 fn place(has_tls: bool) -> Result<Option<Place>, SettingError> {
     let server = text("REDIS_URL")?.map(Place::Server);
     let cluster = list("REDIS_CLUSTER", has_tls)?.map(Place::Cluster);

@@ -3,23 +3,23 @@
 use tower_semaphore::{Acquire, AcquireError, Claim, Claims, Permit, Semaphore};
 
 /// A store that writes its refusals to standard error.
-pub(crate) struct Told<S>(pub(crate) S);
+pub(crate) struct Logged<S>(pub(crate) S);
 
-impl<S: Semaphore> Semaphore for Told<S> {
+impl<S: Semaphore> Semaphore for Logged<S> {
     fn acquire_all(&self, claims: Claims) -> Acquire {
         let narrowest = claims.as_slice().first().cloned();
         let acquire = self.0.acquire_all(claims);
         Acquire::pending(async move {
             let answer = acquire.await;
             if let Some(claim) = narrowest {
-                tell(&claim, &answer);
+                log_refusal(&claim, &answer);
             }
             answer
         })
     }
 }
 
-fn tell(claim: &Claim, answer: &Result<Permit, AcquireError>) {
+fn log_refusal(claim: &Claim, answer: &Result<Permit, AcquireError>) {
     let account = claim.key().as_bytes().escape_ascii();
     match answer {
         Ok(_) => {}

@@ -27,12 +27,12 @@ use tower_semaphore::Permit;
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 
 /// How long a client may take to answer the close frame.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Clients have no need to send messages, so a small bound is enough.
 const MAX_MESSAGE: usize = 4 * 1_024;
 
-/// Pongs for a client that pings without reading are kept, up to this many bytes.
+/// The size of the buffer in which our pongs wait for a client that sends pings but does not read.
 const MAX_UNREAD: usize = 256 * 1_024;
 
 /// The open sockets, and how long their clients may be silent.
@@ -99,20 +99,20 @@ impl Session {
         let (permit, stop) = (self.permit.clone(), self.app.stop.clone());
         let max_silence = self.app.sockets.max_silence;
         let close = tokio::select! {
-            () = hear(&mut receiver, max_silence) => None,
-            close = self.tell(&mut sender) => close,
-            () = permit.lost() => Some(close(close_code::AGAIN, "the permit was lost")),
-            () = stop.cancelled() => Some(close(close_code::AWAY, "the market stops")),
+            () = wait_until_gone(&mut receiver, max_silence) => None,
+            close = self.send_events(&mut sender) => close,
+            () = permit.lost() => Some(close_frame(close_code::AGAIN, "the permit was lost")),
+            () = stop.cancelled() => Some(close_frame(close_code::AWAY, "the market stops")),
         };
         if let Some(close) = close {
             // The socket is closed even if the client does not answer.
-            let _ = timeout(FAREWELL, farewell(sender, receiver, close)).await;
+            let _ = timeout(CLOSE_TIMEOUT, close_socket(sender, receiver, close)).await;
         }
     }
 
     /// Sends events, and pings in between. Returns the frame with which to close the socket, or `None` if the client is
     /// gone.
-    async fn tell(&mut self, sender: &mut Sender) -> Option<CloseFrame> {
+    async fn send_events(&mut self, sender: &mut Sender) -> Option<CloseFrame> {
         let period = self.app.sockets.max_silence / 3;
         let mut pings = interval_at(Instant::now() + period, period);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -120,7 +120,7 @@ impl Session {
             let message = tokio::select! {
                 event = self.events.next() => match event {
                     Some(event) => Message::text(json!(event).to_string()),
-                    None => return Some(close(close_code::AGAIN, "too many events are unread")),
+                    None => return Some(close_frame(close_code::AGAIN, "too many events are unread")),
                 },
                 _ = pings.tick() => Message::Ping(Bytes::new()),
             };
@@ -132,12 +132,12 @@ impl Session {
 /// Returns when the client has closed the socket or stopped reading. A client whose machine or network has vanished
 /// closes nothing, so only an unanswered ping shows that it is gone. Its other messages do not prove that it reads.
 /// Reading here also answers the client's own pings.
-async fn hear(receiver: &mut Receiver, max_silence: Duration) {
-    while let Ok(true) = timeout(max_silence, pong(receiver)).await {}
+async fn wait_until_gone(receiver: &mut Receiver, max_silence: Duration) {
+    while let Ok(true) = timeout(max_silence, reads_pong(receiver)).await {}
 }
 
 /// Returns true once the client has answered a ping, or false once the socket has ended.
-async fn pong(receiver: &mut Receiver) -> bool {
+async fn reads_pong(receiver: &mut Receiver) -> bool {
     while let Some(Ok(message)) = receiver.next().await {
         if matches!(message, Message::Pong(_)) {
             return true;
@@ -146,14 +146,14 @@ async fn pong(receiver: &mut Receiver) -> bool {
     false
 }
 
-fn close(code: u16, reason: &'static str) -> CloseFrame {
+fn close_frame(code: u16, reason: &'static str) -> CloseFrame {
     let reason = reason.into();
     CloseFrame { code, reason }
 }
 
 /// Closes the socket, and reads until the client has closed it too. Otherwise an unread message would turn the end of
 /// the connection into a reset, which may overtake the close frame.
-async fn farewell(mut sender: Sender, mut receiver: Receiver, close: CloseFrame) {
+async fn close_socket(mut sender: Sender, mut receiver: Receiver, close: CloseFrame) {
     if sender.send(Message::Close(Some(close))).await.is_ok() {
         while let Some(Ok(_)) = receiver.next().await {}
     }

@@ -55,7 +55,7 @@
 //! let sixth = export("ann").await.unwrap();
 //! assert_eq!(sixth.status(), 429);
 //! assert!(sixth.headers().contains_key("retry-after"));
-//! assert_eq!(export("bob").await.unwrap().status(), 200, "each account has a limit of its own");
+//! assert_eq!(export("bob").await.unwrap().status(), 200, "each account has its own limit");
 //!
 //! drop(unread.pop());
 //! assert_eq!(export("ann").await.unwrap().status(), 200, "a dropped body frees its permit");
@@ -92,15 +92,15 @@
 //!
 //! The README's first service was built from 56 crates instead of 102, and its stripped release binary had 1.7 MB
 //! instead of 4.4 (`cargo tree -e normal,build`, `cargo build --release` and `strip`, on x86-64 Linux). All of
-//! [`MemorySemaphore`](crate::MemorySemaphore) is available without it. To move to Redis later, enable the feature and
-//! change the line above.
+//! [`MemorySemaphore`](crate::MemorySemaphore) is available without the default feature `redis`. To move to Redis
+//! later, enable that feature and change the line above.
 //!
 //! # 4. Put it in the right place
 //!
 //! In axum the layer that is added last runs first. From the outside in:
 //!
 //! 1. Tracing and panic handling, so that refusals are seen too.
-//! 2. CORS, so that pages of other origins see them: [a recipe](super::recipes::servers#cors).
+//! 2. CORS, so that pages of other origins see refusals: [a recipe](super::recipes::servers#cors).
 //! 3. Timeouts. A timeout outside of the limit bounds the wait for a permit too.
 //! 4. Authentication, which knows the account and puts it into the request's extensions.
 //! 5. This layer, which takes the account from there.

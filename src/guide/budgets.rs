@@ -1,7 +1,7 @@
 //! Budgets: units per window of time, decided together with permits.
 //!
 //! A gateway in front of somebody else's quota needs two kinds of limits: how many requests run at a time, and how much
-//! they use in a minute. A permit is returned when its request ends. Units of a *budget* are returned by time. One
+//! they use in a minute. A permit is returned when its request ends. Units of a *budget* come back with time. One
 //! request can be under limits of both kinds; it gets all of them or none, and waits in one queue for them.
 //!
 //! # Requests and tokens per minute
@@ -40,23 +40,23 @@
 //!   [estimate](crate::Claim::with_estimate) it is a *reservation*, and [`settle`](crate::Permit::settle) reports its
 //!   use.
 //! - Budgets come after limits of concurrency, and a longer window before a shorter one. Another order is an error.
-//! - A request that waits for a budget holds its permits of the limits before. It takes nothing of any budget until all grant
-//!   it (except [on a cluster](#over-redis)). In the queues of earlier budgets it keeps its place, so other requests wait
-//!   behind it there.
-//! - Requests under the same budgets have to name budgets of equal windows in one order. Otherwise two of them may each be
-//!   first where the other waits, until one wait is over.
-//! - Two windows for one key, as per minute and per day, need two policies.
+//! - A request that waits for a budget already holds its permits of the concurrency limits. It takes nothing from any
+//!   budget until all budgets have room for it (except [on a cluster](#over-redis)).
+//! - Requests under the same budgets have to name budgets with equal windows in the same order. Otherwise two requests
+//!   may block each other, each first in the queue in which the other waits, until one wait is over.
+//! - Two windows for one key, such as a minute and a day, need two policies.
 //!
 //! # Spent and reserved
 //!
 //! Nothing is granted unless *spent + reserved + what the claim takes ≤ limit*.
 //!
-//! - *Spent* units were used. Time returns them evenly, the limit of the last grant within a window: after *t* the budget
-//!   has room for *limit × t ÷ window* more. An idle budget saves nothing beyond its limit.
+//! - *Spent* units were used. Time returns them evenly, a whole limit (that of the last grant) in each window: after
+//!   *t* the budget has room for *limit × t ÷ window* more. An idle budget saves nothing beyond its limit.
 //! - *Reserved* units may still be used. Time does not return them. A settlement moves units from reserved to spent, and
 //!   the end of the permit frees the rest.
-//! - A permit that ends without a settlement has used its estimate. Settled with 0, it has used nothing.
-//! - Use beyond an estimate is spent too. It delays later claims, and no running request.
+//! - A permit that ends without a settlement counts as having used its estimate. If it was settled with 0, it has used
+//!   nothing.
+//! - Use beyond an estimate is spent too. It delays later claims, but no running request.
 //!
 //! So if no request uses more than its estimate, the units used within any time *t* are at most *limit × (1 + t ÷
 //! window)*: up to twice the limit in the window after an idle one.
@@ -66,9 +66,9 @@
 //!
 //! # How much to reserve
 //!
-//! Reserved units are of no use to others. Estimate what requests typically use. With requests that use their units
-//! evenly while they run, saturation uses about *window ÷ (duration × (estimate ÷ used − ½))* of the limit, at most all
-//! of it. With streams of 5 to 60 s in a window of a minute:
+//! Reserved units are not available to others, so estimate what requests typically use. If requests use their units
+//! evenly while they run, a budget that is always full reaches about *window ÷ (duration × (estimate ÷ used − ½))* of
+//! its limit, at most all of it. With streams of 5 to 60 s in a window of a minute:
 //!
 //! | estimate | used of the limit |
 //! |---|---|
@@ -78,14 +78,15 @@
 //!
 //! # Waits and refusals
 //!
-//! - A waiter is granted when time has returned its units, or as soon as the end of a permit makes room. A settlement lets
-//!   time return the settled units. Its order is that of the [queue](super::order), with flows and head starts. Flows
-//!   take turns by units.
-//! - A refusal has `RateLimit-Policy: "tokens";q=100000;w=60`. `Retry-After` is exact if only time is to pass, and no
-//!   claim waits. Otherwise it is from observed permits, as for other limits.
+//! - A waiter is granted when time has returned its units, or as soon as the end of a permit makes room. A settlement
+//!   lets time return the settled units. Waiters are granted in the order of their [queue](super::order), with flows
+//!   and head starts. Flows take turns by units.
+//! - A refusal has `RateLimit-Policy: "tokens";q=100000;w=60`. `Retry-After` is exact if no claim waits and only time
+//!   has to pass. Otherwise it is estimated from observed permits, as for other limits.
 //! - A claim is refused at once if its units cannot have returned before its wait ends.
-//! - A request joins the queue only of a budget that is full, and keeps that place while it waits for the next budget. It has no
-//!   claim to budgets that had room: later requests may use these up, and then it waits behind them there.
+//! - A request joins the queue of a full budget only, and keeps its place there while it waits for the next budget, so
+//!   others wait behind it. It reserves nothing in budgets that had room: later requests may use these up, and then it
+//!   waits behind them.
 //! - A waiter that is first and not polled for two seconds loses its place, and joins again behind the others. Several such
 //!   waiters lose their places one after the other.
 //!
@@ -94,16 +95,16 @@
 //! - One script decides permits and budgets together, so all processes share a budget. A settlement takes no separate call:
 //!   it travels with the next refresh, a third of a lease later at most, or with the release.
 //! - Units that a permit of a dead process has reserved and not settled are spent when its lease ends.
-//! - A claim of a rate that is cancelled while its call is on the way may be spent.
-//! - A reservation that the server has lost counts as used and is not acquired again. The request goes on, and its permits
-//!   come back.
+//! - If a claim of a rate is cancelled while its call is on the way, its units may be spent.
+//! - A reservation that the server has lost counts as used and is not acquired again. The request goes on, and its
+//!   permits of concurrency limits are acquired again.
 //! - While Redis is unavailable, [`Share`](crate::redis::WhenUnavailable::Share) gives each process a bucket of its share of
 //!   the limit, which refills with time. Redis never learns of these units.
 //! - A server without an append-only file forgets spent units when it restarts. For windows of an hour or more
 //!   [`check`](crate::RedisSemaphore::check) reports that as a [risk](crate::redis::Risk::NoPersistence).
-//! - On a cluster each policy and key has its own slot, and only one slot is decided in one step. The claims of a request are
-//!   acquired one after the other, and a request that waits for a budget has its units of the earlier budgets reserved. It may
-//!   wait there for at most the window of each earlier budget. A longer wait is a
+//! - On a cluster each policy and key has its own slot, and a script can decide only one slot. So the claims of a
+//!   request are acquired one after the other, and a request that waits for a budget keeps its units of the earlier
+//!   budgets reserved. It may wait for at most the window of each earlier budget. A longer wait is a
 //!   [`LongWait`](crate::semaphore::ClaimError::LongWait) error.
 //!
 //! # Beside other limiters

@@ -2,8 +2,8 @@
 //!
 //! # How many are in flight anyway: Little's law
 //!
-//! The mean number of requests in flight is their rate times the mean time that each takes, to the end
-//! of its body: *L = λ W*. It holds whatever the order and the distribution of the requests.
+//! The mean number of requests in flight is their rate times the mean time that each takes, to the end of its body:
+//! *L = λ W*. It is true for any order and any distribution of the requests.
 //!
 //! | what | rate λ | time W | in flight L |
 //! |---|---|---|---|
@@ -14,16 +14,16 @@
 //!
 //! Two numbers follow from what you measure. The *resource's* limit is where it stops becoming faster: raise the load
 //! in a test, and take the number in flight at which throughput is flat and only the time grows. The *account's* limit
-//! is what a well-behaved account needs at its busiest, plus room for chance. The amount of room depends on what
-//! happens to a request that finds none.
+//! is what a well-behaved account needs at its busiest, plus spare room for random peaks. The amount of spare room
+//! depends on what happens to a request that finds none.
 //!
-//! # Refuse: how much room chance needs
+//! # Refuse: how much room random peaks need
 //!
 //! With *L* in flight on average and arrivals at random, the fraction of requests that finds a limit
 //! of *c* full, and is refused, is Erlang's B formula:
 //!
 //! ```
-//! /// The fraction that is refused, with `load` in flight on average if none were.
+//! /// The fraction that is refused, if `load` requests would be in flight on average without a limit.
 //! fn refused(load: f64, limit: u32) -> f64 {
 //!     (1..=limit).fold(1.0, |b, n| load * b / (f64::from(n) + load * b))
 //! }
@@ -33,15 +33,15 @@
 //! assert_eq!([30, 40, 50].map(|limit| percent(30.0, limit)), ["13.25", "1.44", "0.02"]);
 //! ```
 //!
-//! An account with 2 requests in flight on average meets a limit of 5 in one request of 27, and a limit
-//! of 8 in one of 1,200. A large service needs less room in proportion: 40 for 30, where 5 for 2 refuses
-//! more. A client that always sends six requests at once is not random: it needs six.
+//! An account with 2 requests in flight on average is refused one request in 27 by a limit of 5, and one in 1,200 by a
+//! limit of 8. A large service needs less room in proportion: 30 in flight under a limit of 40 are refused less often
+//! than 2 under a limit of 5. A client that always sends six requests at once is not random: it needs six.
 //!
 //! # Wait: how long, and how many
 //!
-//! A claim that may wait joins its key's queue. With arrivals at random, and holds as unequal as those of an
-//! exponential distribution, a claim that has to wait does so for *hold ÷ (limit − L)* on average (Erlang's C). For any
-//! distribution, a full limit frees one place per *hold ÷ limit*:
+//! A claim that may wait joins its key's queue. Let *hold* be the mean time for which a permit is held. With random
+//! arrivals and exponentially distributed holds, a claim that has to wait does so for *hold ÷ (limit − L)* on average
+//! (Erlang's C). For any distribution, a full limit frees one place per *hold ÷ limit*:
 //!
 //! ```
 //! let (hold, load, limit) = (0.1, 4.0, 5.0); // seconds, requests
@@ -84,16 +84,16 @@
 //! | fleet | what all share: a database, a budget | [`key::fixed`](crate::key::fixed) |
 //! | host that you call | others from you | [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) |
 //!
-//! A limit per account alone does not protect the service: a thousand accounts of five are five thousand
-//! requests. A limit of the fleet alone lets one account take it all. Most services want both:
+//! A limit per account alone does not protect the service: a thousand accounts with a limit of five may send five
+//! thousand requests at once. A limit for the fleet alone lets one account take it all. Most services want both:
 //! [several limits](super::order).
 //!
 //! # Weights: requests that are not equal
 //!
-//! Give a request that costs as much as three others a weight of 3, and the limit becomes a budget: of rows, tokens or
-//! megabytes, in units that you choose. A weight is 1 to [`MAX_WEIGHT`](crate::semaphore::MAX_WEIGHT). In Redis a
-//! permit of weight *w* is *w* members of a set, so choose units that keep weights in the tens. A claim heavier than
-//! its limit could never be granted and is answered with 400.
+//! Give a request that costs as much as three others a weight of 3. The limit then counts units that you choose: rows,
+//! tokens or megabytes. A weight is 1 to [`MAX_WEIGHT`](crate::semaphore::MAX_WEIGHT). In Redis a permit of weight *w*
+//! is *w* members of a set, so choose units that keep weights in the tens. A claim heavier than its limit could never
+//! be granted and is answered with 400.
 //!
 //! ```
 //! use http::request::Parts;
@@ -111,15 +111,16 @@
 //! # drop(layer);
 //! ```
 //!
-//! If the cost is known only while the work runs, claim the most and [`resize`](crate::Permit::resize) downwards. A cost
-//! per minute, such as the tokens of an answer, belongs in a [budget](super::budgets).
+//! If the cost is known only while the work runs, claim the greatest possible weight, and
+//! [`resize`](crate::Permit::resize) the permit downwards. A cost per minute, such as the tokens of an answer, belongs
+//! in a [budget](super::budgets).
 //!
 //! # The lease and the timeout (Redis)
 //!
 //! | setting | default | what it decides | what a greater value costs |
 //! |---|---|---|---|
-//! | [`lease`](crate::redis::Builder::lease) | 10 s | a killed process's permits are free after it; an outage shorter than it loses no permit | the wait after a crash |
-//! | [`timeout`](crate::redis::Builder::timeout) | 250 ms | one call; a claim that does not wait is answered within two | a slower 503 when Redis hangs |
+//! | [`lease`](crate::redis::Builder::lease) | 10 s | a killed process's permits are free after this time; a shorter outage loses no permit | the wait after a crash |
+//! | [`timeout`](crate::redis::Builder::timeout) | 250 ms | the longest time of one call; a claim that does not wait is answered within two timeouts | a slower 503 when Redis hangs |
 //!
 //! - Each permit is refreshed three times per lease, so one lost refresh does no harm. After a kill −9
 //!   permits were free in 9.8 to 9.9 s of a lease of 10 s (BENCHMARKS.md, "Peers").

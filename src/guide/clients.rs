@@ -16,15 +16,15 @@
 //!
 //! For the client a request is over when it has read the end of the response. It may then send the next request to
 //! another process. So over Redis the head of a response waits at most 2 ms for the answer to the permit's release. It
-//! waits if the key was full within the last ten seconds and the body ends in its first frame. A Redis nearby answers
-//! within a fraction of a millisecond. So the permit is free before the client sees the response.
+//! waits only if the key was full within the last ten seconds and the body ends in its first frame. A Redis nearby
+//! answers within a fraction of a millisecond. So the permit is free before the client sees the response.
 //!
-//! A race remains for other bodies, such as streams and unary gRPC responses, whose end is a second frame. Their
+//! A race remains for other bodies, such as streams and unary gRPC responses, which end after their first frame. Their
 //! release is sent at once when the body ends, but the next claim travels over another connection. A second race
-//! remains if Redis takes more than 2 ms, and a third while a key fills for the first time: a process learns only from its
-//! own answers that the key is full. Of 2,500 requests by five loops without a pause, three were refused (BENCHMARKS.md,
-//! `benches/turns`). Give such claims a [short wait](crate::ConcurrencyLimitLayer::with_wait), which outlasts the
-//! race, or let clients retry once.
+//! remains if Redis takes more than 2 ms, and a third while a key fills for the first time: a process learns only from
+//! its own answers that the key is full. Of 2,500 requests by five loops without a pause, three were refused
+//! (BENCHMARKS.md, `benches/turns`). Give such claims a [short wait](crate::ConcurrencyLimitLayer::with_wait), which
+//! outlasts the race, or let clients retry once.
 //!
 //! [RateLimit draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
 //!
@@ -61,9 +61,9 @@
 //! | limit reached, queue full, wait over, wait ended by an operator | 429 | `quota-exceeded` | 8 `RESOURCE_EXHAUSTED` | after `Retry-After` |
 //! | the key is [paused](super::pauses) | 429 | `quota-exceeded` | 8 `RESOURCE_EXHAUSTED` | after `Retry-After`, the rest of the pause |
 //! | the store failed, is overloaded or shut down | 503 | `temporary-reduced-capacity` | 14 `UNAVAILABLE` | after `Retry-After` |
-//! | no key, or a wrong one | 400 | `about:blank` | 3 `INVALID_ARGUMENT` | no |
+//! | no key, or an invalid one | 400 | `about:blank` | 3 `INVALID_ARGUMENT` | no |
 //! | the service has not provided the key's extension | 500 | `about:blank` | 13 `INTERNAL` | no |
-//! | heavier than the limit | 400 | `about:blank` | 3 `INVALID_ARGUMENT` | no |
+//! | the claim is heavier than the limit | 400 | `about:blank` | 3 `INVALID_ARGUMENT` | no |
 //!
 //! ```text
 //! HTTP/1.1 429 Too Many Requests

@@ -21,9 +21,9 @@
 //! | the Sentinels themselves | `+sentinel\|get-master-addr-by-name +sentinel\|master` |
 //! | [`min_replicas`](crate::redis::Builder::min_replicas) | `+wait` |
 //! | claims with a [window](crate::Claim::with_window) | `+hdel +hmget +hset` |
-//! | [`Operate`](crate::Operate): `usage` | `+zscan`, and `+hmget` for an [operator's](crate::redis::Builder::operator) store |
-//! | `keys` | `+scan` |
-//! | `counts` | `+zcount` |
+//! | [`Operate::usage`](crate::Operate::usage) | `+zscan`, and `+hmget` for an [operator's](crate::redis::Builder::operator) store |
+//! | `Operate::keys` | `+scan` |
+//! | `Operate::counts` | `+zcount` |
 //! | [`Operate::set_limit`](crate::Operate::set_limit), of an [operator's user](super::terminal#rights) | `+hdel +hexists +hlen +hset` |
 //!
 //! Without `+info` the server's version, role and eviction policy are not checked, and
@@ -64,8 +64,8 @@
 //!
 //! | setting | value | why |
 //! |---|---|---|
-//! | `maxmemory-policy` | `noeviction` | another policy may evict permits: up to a limit more are then granted. With `noeviction` acquire, refresh and release go on when memory is full |
-//! | persistence (`save`, `appendonly`) | as you like | permits come back by their refreshes, within a third of a lease; until then a restart without data admits up to a limit more |
+//! | `maxmemory-policy` | `noeviction` | another policy may evict permits: up to *limit* more are then granted. With `noeviction` acquire, refresh and release go on when memory is full |
+//! | persistence (`save`, `appendonly`) | as you like | permits come back by their refreshes, within a third of a lease; until then a restart without data admits up to *limit* more |
 //! | `min-replicas-to-write` | 0 | it makes claims fail with too few replicas, and does not bound what a failover forgets: use [`min_replicas`](crate::redis::Builder::min_replicas) |
 //! | `cluster-require-full-coverage` | `no` | otherwise all nodes refuse commands while one primary is down |
 //! | `cluster-announce-hostname` | set, if `cluster-preferred-endpoint-type` is `hostname` | otherwise redirects name no host: a slot is served again only after its move, and permits are lost if that takes longer than a lease |
@@ -119,9 +119,9 @@
 //! | the same, 256 at a time | 8.0 ms/s: 0.8 % |
 //!
 //! (BENCHMARKS.md, "Permits that are held", and "A cluster" for one server.) Redis runs scripts on one core, so these
-//! rows also show the capacity of one server: 256 tasks made 122,000 pairs/s while they shared two cores with it. A
-//! busy process sends fewer commands, because claims then travel in batches. Each process has a connection for each of
-//! its runtimes, one for the keeper and one for messages.
+//! rows also show the capacity of one server: 256 tasks made 122,000 pairs of acquire and release per second, while
+//! they shared two cores with it. A busy process sends fewer commands, because claims then travel in batches. Each
+//! process has a connection for each of its runtimes, one for the keeper and one for messages.
 //!
 //! # Addresses
 //!
@@ -139,10 +139,10 @@
 //!
 //! # Tokens that change
 //!
-//! With AWS IAM or Microsoft Entra a password is a token that ends after minutes or hours.
-//! [`credentials`](crate::redis::Builder::credentials) takes an async function that returns the user and the token of
-//! the time, and is called for each new connection. Keep a token in it as long as that is valid: a fleet that
-//! reconnects at once would otherwise request one for each connection.
+//! With AWS IAM or Microsoft Entra a password is a token that expires after minutes or hours.
+//! [`credentials`](crate::redis::Builder::credentials) takes an async function that returns the user and a valid token,
+//! and calls it for each new connection. Let the function cache the token until it expires: a fleet that reconnects at
+//! once would otherwise request a token for each connection.
 //!
 //! # Custom connections
 //!
@@ -177,19 +177,19 @@
 //! |---|---|---|
 //! | one | [`connect`](crate::redis::Builder::connect) | most services. While it is away, [a policy](super::outages) decides |
 //! | a primary that Sentinels name | [`connect_sentinel`](crate::redis::Builder::connect_sentinel) | a replica that takes over by itself |
-//! | a cluster | [`connect_cluster`](crate::redis::Builder::connect_cluster) | more than one core can do: each key lives on one node |
+//! | a cluster | [`connect_cluster`](crate::redis::Builder::connect_cluster) | more load than one core can serve; each key lives on one node |
 //!
-//! Three primaries on the two cores of one machine made 0.45 of the pairs/s of one server (BENCHMARKS.md, "A cluster"):
-//! a cluster pays only if each node has separate cores. The limits of one request may live on several nodes, which then
-//! take a round trip each.
+//! Three primaries on the two cores of one machine made 0.45 of the pairs per second of one server (BENCHMARKS.md, "A
+//! cluster"): a cluster pays only if each node has separate cores. The limits of one request may live on several nodes,
+//! which then take a round trip each.
 //!
 //! # Failover
 //!
-//! Replication is asynchronous. A replica that is promoted may lack the last grants, which are then granted
-//! again, up to the limit. TESTING.md, "Failovers", counts it, with a replica 5 ms behind and 200 failovers
-//! under load for each row:
+//! Replication is asynchronous. A replica that is promoted may lack the last grants, which are then granted again, up
+//! to the limit. TESTING.md, "Failovers", counts them, with a replica 5 ms behind and 200 failovers under load for each
+//! row:
 //!
-//! | | over the limit in | most over, limit 5 | first grant after the promotion, median |
+//! | | failovers with more permits than the limit | most permits above a limit of 5 | first grant after the promotion, median |
 //! |---|---|---|---|
 //! | a replica that is promoted | 61 | 5 | 108 ms |
 //! | Sentinels | 89 | 5 | 760 ms |
@@ -198,9 +198,9 @@
 //!
 //! [`min_replicas`](crate::redis::Builder::min_replicas) makes a grant count only once that number of replicas has it.
 //! It costs a round trip to the replica: with a link of 1 ms an idle claim took 2.5 ms instead of 0.13, and 256 tasks
-//! made 0.28 of the pairs/s (BENCHMARKS.md, "Grants that a failover keeps"). Most limits do not need it: in these runs
-//! a key was over its limit for half a second at most, and its holders were notified. For work that must not happen
-//! twice, use the [fencing token](super::recipes::locks), with or without `min_replicas`.
+//! made 0.28 of the pairs per second (BENCHMARKS.md, "Grants that a failover keeps"). Most limits do not need it: in
+//! these runs a key was over its limit for half a second at most, and its holders were notified. For work that must not
+//! happen twice, use the [fencing token](super::recipes::locks), with or without `min_replicas`.
 //!
 //! # Managed services
 //!
@@ -209,7 +209,7 @@
 //! `tests/redis/managed.rs` runs it on servers that forbid the same commands as the services; the services themselves
 //! were not tested. According to their documentation:
 //!
-//! | service | | so |
+//! | service | what differs | what to do |
 //! |---|---|---|
 //! | [ElastiCache], serverless | always in cluster mode; at most 3,999 arguments; settings are fixed | [`connect_cluster`](crate::redis::Builder::connect_cluster) with its endpoint |
 //! | [ElastiCache][restricted] | without `CONFIG`, `DEBUG`, `SAVE` and their like | nothing: the store needs none of them |

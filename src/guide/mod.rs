@@ -13,7 +13,7 @@
 //! | [`pauses`] | How does my fleet obey an upstream's `Retry-After`? How do I stop a key for a while? |
 //! | [`budgets`] | How do I limit tokens or requests per minute, together with requests in flight? |
 //! | [`proxies`] | What do nginx, HAProxy and platforms that freeze processes do to limits, waits and streams? |
-//! | [`promises`] | What holds whatever happens, and what does not? |
+//! | [`promises`] | What is guaranteed, and what is not? |
 //! | [`clients`] | What does a client see, and what should it retry? |
 //! | [`recipes`] | axum, CORS, hyper, tonic, actix-web, keys and plans, streams, WebSockets, downloads, uploads, MCP, clients, jobs, locks, other languages, custom stores |
 //! | [`operate`] | How do I try a limit out, what do I measure, who holds what? |

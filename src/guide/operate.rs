@@ -2,9 +2,9 @@
 //!
 //! # Try a limit before it bites
 //!
-//! A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) refuses and delays no request. Beside each request it
-//! makes the claims of a layer in force, and counts the refusals. Its responses have no RateLimit fields, and its
-//! permits [are in shadow](crate::Permit::is_shadow):
+//! A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) refuses and delays no request. For each request it
+//! makes the claims that a layer in force would make, and counts the refusals. Its responses have no RateLimit fields,
+//! and its permits [are in shadow](crate::Permit::is_shadow):
 //!
 //! ```
 //! use axum::{Router, body::Body, http::Request, routing::get};
@@ -46,20 +46,20 @@
 //!
 //! | question | look at |
 //! |---|---|
-//! | Is a limit too low? | `claims` with outcome `full`, `timed_out` or `queue_full`, as a part of all, by policy |
+//! | Is a limit too low? | `claims` with outcome `full`, `timed_out` or `queue_full`, as a fraction of all claims, by policy |
 //! | Does an upstream stop us? | `claims` with outcome `paused`, by policy: [pauses](super::pauses) |
 //! | Is a wait too long? | `claim.time_in_queue`: its 99th percentile against `with_wait` |
-//! | What does *W* of Little's law do? | `permit.duration` |
+//! | How long are requests in flight, the *W* of Little's law? | `permit.duration` |
 //! | How many are in flight here? | `active_permits`: permits of this process, whatever their weight |
 //! | Is a permit held without end? | `permit.duration`, its highest buckets; then *who holds what*, below |
 //! | Is Redis well? | `store_call.duration` by outcome; `requests` with outcome `unavailable` or `degraded` |
 //! | Is a process starved or suspended? | `lost_permits` with `by="lease"` |
-//! | Does an upstream ask for a rest? | `pauses`, and `claims` with outcome `paused` |
+//! | Do upstreams answer with `Retry-After`? | `pauses`, and `claims` with outcome `paused` |
 //!
 //! In PromQL, with the names that the exporter of Prometheus makes of these:
 //!
 //! ```text
-//! # The part of its claims that each policy refuses
+//! # The fraction of its claims that each policy refuses
 //! sum by (policy) (rate(tower_semaphore_claims_total{outcome=~"full|timed_out|queue_full"}[5m]))
 //!   / sum by (policy) (rate(tower_semaphore_claims_total[5m]))
 //!
@@ -68,8 +68,8 @@
 //!   sum by (policy, le) (rate(tower_semaphore_claim_time_in_queue_seconds_bucket[5m])))
 //! ```
 //!
-//! The first query is of claims, because a request under several limits counts once in `requests`: a wide policy has
-//! its refusals there, but not its grants.
+//! The first query counts claims and not requests: a request under several limits counts only once in `requests`, so a
+//! wide policy has its refusals there, but not its grants.
 //!
 //! `examples/market/grafana.json` is a dashboard of such queries; the example `market` answers `GET /metrics` when it is
 //! built with the feature. Three alarms are enough for a start:
@@ -78,7 +78,7 @@
 //! |---|---|
 //! | outcome `unavailable` or `degraded` above zero for a minute | Redis is away, and [the policy](super::outages) decides |
 //! | `lost_permits{by="lease"}` above zero | a process was paused, or Redis was away for longer than a lease |
-//! | refusals of a policy above what you accepted in shadow | traffic has grown, or somebody leaks |
+//! | refusals of a policy above what you accepted in shadow | traffic has grown, or a client leaks permits |
 //!
 //! # Logs
 //!
@@ -150,10 +150,10 @@
 //! ```
 //!
 //! ```sh
-//! at=localhost:3000/debug/permits
-//! curl -H 'x-operator: …' $at/keys                                     # the keys in use, and links to their usage
-//! curl -H 'x-operator: …' $at/usage?key=ann                            # who holds ann's units, who waits
-//! curl -H 'x-operator: …' -G $at/usage -d policy=lock --data-urlencode 'key=item:a&b'
+//! base=localhost:3000/debug/permits
+//! curl -H 'x-operator: …' $base/keys                                     # the keys in use, and links to their usage
+//! curl -H 'x-operator: …' $base/usage?key=ann                            # who holds ann's units, who waits
+//! curl -H 'x-operator: …' -G $base/usage -d policy=lock --data-urlencode 'key=item:a&b'
 //! ```
 //!
 //! # Take a permit back

@@ -37,28 +37,29 @@
 //! ```
 //!
 //! If a request is under several limits, `with_fair_queues` on the
-//! [layer](crate::ConcurrencyLimitLayer::with_fair_queues) makes the narrowest key, usually the account, the flow at
+//! [layer](crate::ConcurrencyLimitLayer::with_fair_queues) uses the narrowest key, usually the account, as the flow at
 //! each wider limit.
 //!
 //! - *Fair in what?* In units granted, not in the time for which they are held. A tenant whose requests hold ten times
 //!   longer gets the same number of turns, and so ten times more of the limit's time. With five permits, two tenants
 //!   that always waited, and holds of 10 and 100 ms, the slow tenant had 0.91 of all permits' time, and half of the
 //!   grants. Give such a tenant a lower share, or its claims a greater weight.
-//! - *A newcomer* waits for at most one other grant beside one other flow, and for at most *k* other grants beside *k*
-//!   flows, whatever they have queued. This holds while the shares of all waiting flows add up to less than 100,000. An
-//!   idle flow saves nothing up.
+//! - *A newcomer* waits for at most *k* other grants if *k* other flows wait, however many claims they have queued.
+//!   This holds while the shares of all waiting flows add up to less than 100,000. An idle flow saves nothing up.
 //! - *A head that does not fit* holds up all claims behind it, whatever their flows, so that it does not starve. So do
 //!   not give a class a lower limit on the same key if it should have less than the others. Give it a separate,
 //!   narrower limit with a separate queue.
-//! - *Claims without a flow* are one flow of share 1, from the first claim with a flow until nothing waits.
+//! - *Claims without a flow* together are one flow of share 1, from the moment a claim with a flow joins the queue
+//!   until nothing waits.
 //! - *A flow has no head start*: a claim with both is refused as not valid. Use a flow for each class instead, such as
 //!   `ann/interactive` with a share of 4 and `ann/batch` with 1, which starves neither.
 //! - *A claim that gives up* leaves its turn to the next claim of its flow, and the claims behind it move up. So a flow
 //!   whose claims mostly time out in the queue still gets its turns. In Redis one call looks at the next 500 waiters at
-//!   most, to bound its duration. If a queue is longer than that for long, such a flow may fall behind others. Keep
-//!   [its queue](crate::Claim::with_max_waiting) as short as its waits.
-//! - *A queue is full* for a claim when the waiters before it have reached the number that it allows, so a crowd keeps
-//!   no newcomer out. Each new flow may add a waiter to a full queue. Let no client choose its flow.
+//!   most, to bound its duration. If a queue stays longer than that, such a flow may fall behind others. Keep [its
+//!   queue](crate::Claim::with_max_waiting) as short as its waits.
+//! - *A queue is full* for a claim when the waiters that would be served before it reach the number that the claim
+//!   allows. So the crowd of one flow does not keep out a newcomer of another. Each new flow may add a waiter to a full
+//!   queue. Let no client choose its flow.
 //! - *An outage* that loses the queue also loses the turns. Waiters rejoin the queue in the order of their heartbeats.
 //!
 //! # Head starts
@@ -109,7 +110,7 @@
 //! use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, key};
 //!
 //! let limits = key::from_fn(|parts| {
-//!     let account = parts.headers.get("x-account-id")?; // none: exempt
+//!     let account = parts.headers.get("x-account-id")?; // without it, the request is exempt
 //!     let route = parts.extensions.get::<MatchedPath>()?; // `/items/{id}`, not each item's path
 //!     Some([
 //!         Claim::new(account).with_limit(5),
@@ -132,8 +133,8 @@
 //!   [`Permit::levels`](crate::Permit::levels) has the parts.
 //!
 //! The order matters for claims that wait. A claim keeps its units of the narrow limits, and joins the queue of the
-//! first limit that is full. So an account's crowd waits in the account's own queue. The queue of the fleet has at most
-//! the account's limit of its requests, and accounts do not block each other. Use the same order everywhere: two
+//! first limit that is full. So an account's crowd waits in the account's own queue, and no more of its requests than
+//! its limit wait in the queue of the fleet. Accounts do not block each other. Use the same order everywhere: two
 //! requests that claim the same limits in opposite orders may each hold the units that the other waits for, until one
 //! wait is over.
 //!
@@ -158,8 +159,8 @@
 //! # drop(app);
 //! ```
 //!
-//! Nested layers acquire from the outside in, so the narrowest belongs outside: an account that is over its
-//! limit then takes nothing of the routes'. The permit in the request's extensions keeps all of them.
+//! Nested layers acquire from the outside in, so the narrowest belongs outside: an account at its limit then takes
+//! nothing from the limits of routes. The permit in the request's extensions keeps the permits of all layers.
 //!
 //! # Different limits on one key
 //!

@@ -9,7 +9,7 @@
 //! |---|---|---|---|
 //! | `Refuse` (default) | 503 with `Retry-After` | lost at the end of its lease; the request continues or ends, by [`OnLost`](crate::OnLost) | the limit protects something that breaks |
 //! | `Admit` | admitted | kept, [degraded](crate::Permit::is_degraded) | the limit is for fairness, and an outage should not be noticed |
-//! | `Share` | admitted up to *limit ÷ live processes*, rounded up; then 503 | kept, degraded | both matter. All together stay near the limit |
+//! | `Share` | admitted up to *limit ÷ live processes*, rounded up; then 503 | kept, degraded | both matter: all processes together stay near the limit |
 //! | `ShareOf { fraction }` | admitted up to *fraction × limit*, rounded up; then 503 | kept, degraded | the same, with processes of unequal load |
 //!
 //! ```no_run
@@ -78,9 +78,9 @@
 //!
 //! # The health route
 //!
-//! [`check`](crate::RedisSemaphore::check) asks what [`connect`](crate::redis::Builder::connect) asked: does the
-//! server answer, is it a primary, does it permit every command? It takes a second at most, and calls that come
-//! together share one answer.
+//! [`check`](crate::RedisSemaphore::check) checks again what [`connect`](crate::redis::Builder::connect) has checked:
+//! does the server answer, is it a primary, does it permit every command? It takes a second at most, and concurrent
+//! calls share one answer.
 //!
 //! ```
 //! use axum::{extract::State, http::StatusCode};
@@ -89,7 +89,7 @@
 //! async fn ready(State(semaphore): State<RedisSemaphore>) -> (StatusCode, String) {
 //!     match semaphore.check().await {
 //!         Ok(risks) => (StatusCode::OK, risks.iter().map(|risk| format!("{risk}\n")).collect()),
-//!         // Each level of an error says only its own part: the cause is in the levels below.
+//!         // The text of an error does not include its cause, so all levels are joined.
 //!         Err(error) => {
 //!             let levels = std::iter::successors(Some(&error as &dyn std::error::Error), |level| level.source());
 //!             let levels: Vec<_> = levels.map(ToString::to_string).collect();
@@ -135,7 +135,7 @@
 //! |---|---|---|
 //! | `Retry` | the key is moving to another node, or this process was too busy | claim again |
 //! | `Unavailable` | no server answers, or none can work now | nothing: the policy decides until one does |
-//! | `OneKey` | the server refuses this key: another type, or a right to it | choose another prefix, or allow the key |
+//! | `OneKey` | the server refuses this key: it has another type, or the user lacks a right to it | choose another prefix, or allow the key |
 //! | `Misconfigured` | a password, a right, a certificate, a setting | change what the error names |
 //!
 //! # Deploys
@@ -186,12 +186,12 @@
 //! - Behind a proxy, a dropped listener or a closed idle connection can fail a POST. The
 //!   [chapter on proxies](super::proxies#restarts) shows how to avoid that.
 //! - A graceful shutdown of hyper and axum waits for streams without a bound, and not at all for upgraded connections.
-//!   So the code above has a bound. Send your WebSockets a separate signal.
+//!   So the code above waits for `DRAIN` at most. Send your WebSockets a separate signal.
 //! - [`shutdown`](crate::RedisSemaphore::shutdown) refuses new claims with 503, so it comes last. Keep the sum
 //!   of both bounds below the time after which your platform kills the process.
-//! - A process that is killed without all this delays others for at most a lease.
+//! - A process that is killed without this shutdown delays others for at most a lease.
 //! - In a rolling deploy old and new processes share the limits: those of one prefix, policy and key. Three
 //!   markets that restarted one by one under load refused no request and left no permit
 //!   (`tests/market/leaving.rs`). Change a lease by a factor of two at most in one deploy.
 //! - Processes of two releases share limits and queues if both have the same [schema](super::deploy#schema).
-//! - A new limit needs no care: while both versions run, each claim is granted under its own.
+//! - A version with another limit needs no care: while both versions run, each claim is granted under its own limit.

@@ -79,12 +79,13 @@
 //! from that with the permit's [fencing token](crate::Permit::token).
 //!
 //! Tokens are counted on the server. On a cluster a counter may restart below its last token if the clocks of two nodes
-//! jump forward within five seconds, one of them by more than some leases. The node with this jump forgets the counter,
-//! and no process that claims there has learned of the other jump.
+//! jump forward within five seconds, one of them by more than some leases. This jump lets the node's counter expire.
+//! The counter restarts at the highest server time that the claiming process knows, which may not include the other
+//! node's jump yet.
 //!
-//! On a cluster, while a slot moves, a claim may be refused beside a permit that its own process has just released: the
-//! node that should have released it answered that the keys were on their way, or elsewhere, and a moment later the
-//! claim found them. The release is sent again as soon as that answer comes, and the next claim is not refused for it.
+//! On a cluster, while a slot moves, a claim may be refused because of a permit that its own process has just released:
+//! the release reached a node that no longer had the keys, and the claim found them before the release was sent again.
+//! It is sent again as soon as that node answers, so the next claim is not refused.
 //!
 //! A response in one chunk counts as ended when the server has taken that chunk, however slowly the
 //! client reads it. A client that stops reading a stream keeps its permit until it hangs up, because

@@ -23,17 +23,20 @@
 //! If an HTTP/1.1 server answers before it has read a request, the connection is reset. Many clients then never see the
 //! 429, and nginx answers with 502. So the layer reads the rest of a refused upload and drops it, up to
 //! [`with_max_drain`](crate::ConcurrencyLimitLayer::with_max_drain). Larger uploads should be refused by nginx itself.
+//!
 //! # Servers that count as failed
 //!
 //! By default nginx sends nothing to a server for 10 s after one failure (`max_fails=1`). A timeout or a reset of a
 //! single account's request counts as a failure. Once both servers count as failed, *all* requests get 502. With
 //! `max_fails=0` only the request that meets a failure fails.
+//!
 //! # Waits
 //!
 //! A waiting request is silent. If [`with_wait`](crate::ConcurrencyLimitLayer::with_wait) is longer than
 //! `proxy_read_timeout` (60 s by default), or HAProxy's `timeout server`, the client gets 504. nginx also repeats a GET
 //! at the next server, where it waits again, and counts a failure of each server. For longer waits, [answer first and
 //! then wait](super::recipes::streams#bytes-to-a-client-that-waits).
+//!
 //! # Clients that hang up
 //!
 //! A waiting request leaves the queue when the server notices that its client has hung up. The server does not notice
@@ -85,15 +88,17 @@
 //! [`OnLost::Abort`](crate::OnLost), a crash and the end of a drain cut a response. Over HTTP/1.0, nginx's default
 //! before 1.30, the end of the connection ends a response. nginx then passes the incomplete response on as a *whole*
 //! one. With `proxy_http_version 1.1` the client sees that the response was cut.
+//!
 //! # HTTP/2 to the service
 //!
 //! Each waiting request takes one of its connection's streams: 200 with hyper's defaults. If a proxy or a gRPC client
 //! shares one connection between accounts, an account that fills it blocks the requests of all others. So set
 //! [`with_max_waiting`](crate::ConcurrencyLimitLayer::with_max_waiting) to a small part of the 200 streams, such as 50.
 //! In nginx each waiting request takes two of the `worker_connections` (512 by default).
+//!
 //! # Restarts
 //!
-//! Three things fail requests while processes restart one by one:
+//! Three things make requests fail while processes restart one by one:
 //!
 //! - `max_fails`: the first process is back, but nginx ignores it for 10 s. The second process stops in this time.
 //! - The backlog: a dropped listener resets the connections that it has not accepted yet.
@@ -106,9 +111,9 @@
 //! 2. Answer for a quarter of a second with `Connection: close`.
 //! 3. Begin the graceful shutdown of the [chapter on outages](super::outages#deploys).
 //!
-//! `shutdown.rs` of the example `market` has the code. On a busy machine, 40 restarts under load
-//! failed 40 of 1,731 POSTs without this sequence, and none of 5,116 with it. With `keepalive` in `upstream` they
-//! failed 51 of 1,699 without it, and none of 4,439 with it.
+//! `shutdown.rs` of the example `market` has the code. On a busy machine, 40 restarts under load made 40 of 1,731 POSTs
+//! fail without this sequence, and none of 5,116 with it. With `keepalive` in `upstream`, 51 of 1,699 failed without
+//! it, and none of 4,439 with it.
 //!
 //! # Processes that are frozen
 //!

@@ -55,8 +55,8 @@
 //! 00000000000000a1.20      1      5 min  30 min  web-1 4711 market  flow team-7
 //! ```
 //!
-//! `top [POLICY]` shows the fullest keys and the longest queues, live on one screen. It prints them only once if the
-//! output is not a terminal, or a dumb one.
+//! `top [POLICY]` shows the fullest keys and the longest queues, live on one screen. If the output is not a terminal,
+//! or is a dumb one, it prints them once.
 //!
 //! ```text
 //! $ semaphore top | cat

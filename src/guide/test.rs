@@ -26,7 +26,7 @@
 //! assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
 //! assert_eq!(second.headers()["retry-after"], "1");
 //! assert_eq!(second.headers()["ratelimit-policy"], r#""concurrency";q=1;qu="concurrent-requests""#);
-//! // Why, without its text: for a layer of yours outside of the limit, too.
+//! // The reason as a value: your layers outside of the limit can read it in the same way.
 //! let reason = second.extensions().get::<AcquireError>();
 //! assert!(matches!(reason, Some(AcquireError::Full { limit: 1, held: 1, .. })));
 //!
@@ -46,7 +46,7 @@
 //! use tower::ServiceExt;
 //! use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, key};
 //!
-//! async fn named(mut request: Request) -> Request {
+//! async fn with_account(mut request: Request) -> Request {
 //!     static NEXT: AtomicU32 = AtomicU32::new(0);
 //!     let account = request.headers_mut().entry("x-account-id");
 //!     account.or_insert_with(|| NEXT.fetch_add(1, Ordering::Relaxed).into());
@@ -56,7 +56,7 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let limit = ConcurrencyLimitLayer::new(1, key::header("x-account-id"), MemorySemaphore::new());
 //! let app: Router = Router::new().route("/export", get(|| async { "rows" })).layer(limit);
-//! let app = app.layer(map_request(named)); // in tests only
+//! let app = app.layer(map_request(with_account)); // in tests only
 //!
 //! let export = || app.clone().oneshot(Request::get("/export").body(Body::empty()).unwrap());
 //! let held = export().await.unwrap();
@@ -137,9 +137,9 @@
 //! let held = store.acquire(claim.clone()).await.unwrap();
 //! let start = Instant::now();
 //! assert!(matches!(store.acquire(claim.clone()).await, Err(AcquireError::TimedOut { .. })));
-//! assert!(start.elapsed() >= hour, "by a clock that has gone on by itself");
+//! assert!(start.elapsed() >= hour, "the paused clock has advanced by itself");
 //!
-//! // As `with_max_hold` of a layer does it.
+//! // `with_max_hold` of a layer ends a permit in the same way.
 //! held.end_after(hour / 2);
 //! assert!(!held.is_lost());
 //! assert!(store.acquire(claim).await.is_ok(), "within the hour");
@@ -152,7 +152,7 @@
 //!
 //! # A handler that takes its permit
 //!
-//! A [`Permit`](crate::Permit) comes from a store, in a test as anywhere. So acquire a permit, and call the handler
+//! A [`Permit`](crate::Permit) always comes from a store, also in a test. So acquire a permit, and call the handler
 //! with it. To see what the handler does when the permit is lost, end it:
 //!
 //! ```

@@ -3,7 +3,7 @@
 use crate::{
     fleet::Fleet,
     golden::{assert_golden, parsed},
-    program::{run_on, words},
+    program::{run_line, run_on},
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -22,17 +22,18 @@ async fn granted(store: &RedisSemaphore) -> Permit {
     permit.expect("there is room")
 }
 
-async fn is_told(permit: &Permit) {
+async fn assert_lost(permit: &Permit) {
     let lost = tokio::time::timeout(BOUND, permit.lost()).await;
-    lost.expect("it is told of its loss");
+    lost.expect("its holder is notified of the loss");
 }
 
-/// The ids of the permits that are held, and how the table shows them.
+/// The whole id of each permit that is held, and the short id that the table shows.
 fn ids(server: &RedisServer) -> Vec<(String, String)> {
-    let usage = words(server, "--json usage concurrency ann").out;
+    let usage = run_line(server, "--json usage concurrency ann").out;
     let usage: Value = serde_json::from_str(&usage).expect("JSON");
     let held = usage["held"].as_array().expect("a list");
-    let shown = words(server, "usage concurrency ann").out;
+    let shown = run_line(server, "usage concurrency ann").out;
+    // The first permit follows the title, an empty line and the heading.
     let shown = shown.lines().skip(3).map(|line| line.split(' ').next());
     let shown = shown.map(|id| id.unwrap_or_default().to_owned());
     let ids = held
@@ -53,17 +54,17 @@ async fn a_permit_is_revoked_by_its_id_whole_or_as_it_is_shown() {
     let ids = ids(&server);
     let named = [&ids[0].0, &ids[1].1];
     for (permit, id) in permits.iter().zip(named) {
-        let run = words(&server, &format!("revoke concurrency ann {id}"));
+        let run = run_line(&server, &format!("revoke concurrency ann {id}"));
         assert_eq!(run.code, Some(0), "{run:?}");
-        is_told(permit).await;
-        let again = words(&server, &format!("revoke concurrency ann {id}"));
+        assert_lost(permit).await;
+        let again = run_line(&server, &format!("revoke concurrency ann {id}"));
         assert_eq!((again.code, &*again.out), (Some(1), ""), "{again:?}");
     }
     assert!(!permits[2].is_lost());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_that_could_name_another_permit_later_names_none() {
+async fn a_text_shorter_than_a_short_id_names_no_permit() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let _permit = granted(&store).await;
@@ -80,16 +81,16 @@ async fn all_permits_of_a_key_are_revoked_if_a_person_is_sure() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let permits = [granted(&store).await, granted(&store).await];
-    let unasked = words(&server, "revoke concurrency ann --all");
+    let unasked = run_line(&server, "revoke concurrency ann --all");
     assert_eq!(unasked.code, Some(2), "{unasked:?}");
     assert!(unasked.err.contains("--yes"));
     assert!(!permits[0].is_lost());
-    let sure = words(&server, "--json revoke concurrency ann --all --yes");
+    let sure = run_line(&server, "--json revoke concurrency ann --all --yes");
     assert_eq!(sure.code, Some(0), "{sure:?}");
     for permit in &permits {
-        is_told(permit).await;
+        assert_lost(permit).await;
     }
-    let none = words(&server, "revoke concurrency ann --all --yes");
+    let none = run_line(&server, "revoke concurrency ann --all --yes");
     assert_eq!(none.code, Some(1), "{none:?}");
 }
 
@@ -103,7 +104,7 @@ async fn a_waiter_is_revoked_by_its_id() {
     let mut id = None;
     let slot = &mut id;
     eventually("it waits", BOUND, async || {
-        let usage = words(&server, "--json usage concurrency ann").out;
+        let usage = run_line(&server, "--json usage concurrency ann").out;
         let usage: Value = serde_json::from_str(&usage).expect("JSON");
         *slot = usage["waiting"][0]["id"].as_str().map(str::to_owned);
         slot.is_some()
@@ -121,7 +122,7 @@ async fn a_waiter_is_revoked_by_its_id() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_is_set_and_taken_away() {
     let server = RedisServer::start();
-    assert_eq!(words(&server, "limits").code, Some(1));
+    assert_eq!(run_line(&server, "limits").code, Some(1));
     for (name, args) in [
         (
             "set-limit",
@@ -129,7 +130,7 @@ async fn a_limit_is_set_and_taken_away() {
         ),
         ("set-limit-all", "set-limit concurrency 20"),
     ] {
-        let run = words(&server, args);
+        let run = run_line(&server, args);
         assert_eq!(run.code, Some(0), "{run:?}");
         assert_golden(name, &run.out);
     }
@@ -144,21 +145,21 @@ async fn a_limit_is_set_and_taken_away() {
     let taken = parsed(&server, "set-limit concurrency ann default");
     let expected = json!({"policy": "concurrency", "key": "ann", "limit": null});
     assert_eq!(taken, [expected]);
-    let all = words(&server, "set-limit concurrency default");
+    let all = run_line(&server, "set-limit concurrency default");
     assert_eq!(all.code, Some(0), "{all:?}");
-    assert_eq!(words(&server, "limits").code, Some(1));
+    assert_eq!(run_line(&server, "limits").code, Some(1));
     for args in [
         "set-limit concurrency default",
         "set-limit concurrency ann default",
     ] {
-        let again = words(&server, args);
+        let again = run_line(&server, args);
         assert_eq!((again.code, &*again.out), (Some(1), ""), "{again:?}");
     }
 }
 
 /// The pause of the key `ann` in the output of `usage`, or null.
 fn pause_of_ann(server: &RedisServer) -> Value {
-    let usage = words(server, "--json usage concurrency ann").out;
+    let usage = run_line(server, "--json usage concurrency ann").out;
     let usage: Value = serde_json::from_str(&usage).unwrap_or_default();
     usage["pause"].clone()
 }
@@ -168,7 +169,7 @@ async fn a_key_is_paused_in_all_processes_until_it_is_resumed() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let held = granted(&store).await;
-    let paused = words(&server, "pause concurrency ann 30m --note upstream-429");
+    let paused = run_line(&server, "pause concurrency ann 30m --note upstream-429");
     assert_eq!(paused.code, Some(0), "{paused:?}");
     assert_golden("pause", &paused.out);
     assert_eq!(pause_of_ann(&server)["note"], "upstream-429");
@@ -191,14 +192,14 @@ async fn a_key_is_paused_in_all_processes_until_it_is_resumed() {
     );
     assert!(!waiter.is_finished());
 
-    let resumed = words(&server, "resume concurrency ann");
+    let resumed = run_line(&server, "resume concurrency ann");
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
     assert_golden("resume", &resumed.out);
     let granted = tokio::time::timeout(BOUND, waiter).await;
     let granted = granted.expect("it is told").expect("no panic");
     assert!(granted.is_ok(), "{granted:?}");
     assert_eq!(pause_of_ann(&server), Value::Null);
-    let again = words(&server, "resume concurrency ann");
+    let again = run_line(&server, "resume concurrency ann");
     assert_eq!((again.code, &*again.out), (Some(1), ""), "{again:?}");
 }
 
@@ -229,7 +230,7 @@ async fn a_paused_key_that_nobody_uses_is_listed_until_the_pause_ends() {
     parsed(&server, "pause concurrency ann 1h");
     parsed(&server, "pause concurrency bob 250ms");
     eventually("bob is gone", BOUND, async || {
-        words(&server, "usage concurrency bob").code == Some(1)
+        run_line(&server, "usage concurrency bob").code == Some(1)
     })
     .await;
     let keys = parsed(&server, "keys concurrency");
@@ -237,7 +238,7 @@ async fn a_paused_key_that_nobody_uses_is_listed_until_the_pause_ends() {
     assert_eq!(keys, [ann]);
     parsed(&server, "resume concurrency ann");
     for args in ["keys concurrency", "top", "usage concurrency ann"] {
-        assert_eq!(words(&server, args).code, Some(1), "{args}");
+        assert_eq!(run_line(&server, args).code, Some(1), "{args}");
     }
 }
 
@@ -246,17 +247,17 @@ fn the_limit_of_a_long_key_is_taken_away_by_the_key_and_not_by_its_hash() {
     let server = RedisServer::start();
     let long = "k".repeat(100);
     assert_eq!(
-        words(&server, &format!("set-limit concurrency {long} 3")).code,
+        run_line(&server, &format!("set-limit concurrency {long} 3")).code,
         Some(0)
     );
     let listed = parsed(&server, "limits");
     let hash = listed[0]["hash"].as_str().expect("a hash");
-    let by_hash = words(&server, &format!("set-limit concurrency #{hash} default"));
+    let by_hash = run_line(&server, &format!("set-limit concurrency #{hash} default"));
     assert_eq!(by_hash.code, Some(2), "{by_hash:?}");
     assert!(by_hash.err.contains("name the key itself"), "{by_hash:?}");
-    let by_key = words(&server, &format!("set-limit concurrency {long} default"));
+    let by_key = run_line(&server, &format!("set-limit concurrency {long} default"));
     assert_eq!(by_key.code, Some(0), "{by_key:?}");
-    assert_eq!(words(&server, "limits").code, Some(1));
+    assert_eq!(run_line(&server, "limits").code, Some(1));
 }
 
 #[tokio::test]
@@ -266,7 +267,7 @@ async fn limits_are_listed_for_programs_and_shown_with_the_usage() {
         "set-limit concurrency ann 3 --note stuck",
         "set-limit concurrency 20",
     ] {
-        assert_eq!(words(&fleet.server, args).code, Some(0));
+        assert_eq!(run_line(&fleet.server, args).code, Some(0));
     }
     let values = parsed(&fleet.server, "limits");
     let [all, ann] = &values[..] else {
@@ -282,7 +283,7 @@ async fn limits_are_listed_for_programs_and_shown_with_the_usage() {
         (&usage["limit"], &usage["limit_set"]),
         (&json!(3), &json!(true))
     );
-    let shown = words(&fleet.server, "usage concurrency ann").out;
+    let shown = run_line(&fleet.server, "usage concurrency ann").out;
     assert!(
         shown.starts_with("concurrency ann: limit 3 (set), held 3"),
         "{shown}"
@@ -296,7 +297,7 @@ async fn limits_are_listed_with_who_set_them() {
     fleet
         .limit("concurrency:ann", "3", "carol~3A~20stuck~20exports")
         .await;
-    let run = words(&fleet.server, "limits");
+    let run = run_line(&fleet.server, "limits");
     assert_eq!(run.code, Some(0), "{run:?}");
     assert_golden("limits", &run.out);
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     fleet::Fleet,
-    program::{program, run, run_on, words},
+    program::{program, run, run_line, run_on},
 };
 use std::{
     fs,
@@ -21,14 +21,14 @@ fn a_server_that_is_not_there_is_status_3_within_a_second() {
     let mut server = RedisServer::start();
     server.kill();
     let start = Instant::now();
-    let run = words(&server, "usage concurrency ann");
+    let run = run_line(&server, "usage concurrency ann");
     assert!(start.elapsed() < BUSY);
     assert_eq!((run.code, &*run.out), (Some(3), ""), "{run:?}");
     assert!(run.err.contains("Redis is unavailable"), "{run:?}");
 }
 
 #[test]
-fn a_server_that_says_nothing_is_status_3_within_a_second() {
+fn a_server_that_does_not_answer_is_status_3_within_a_second() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address");
     let start = Instant::now();
@@ -52,14 +52,14 @@ fn nothing_found_is_status_1() {
         "revoke concurrency nobody --all --yes",
         "resume concurrency nobody",
     ] {
-        let run = words(&server, args);
+        let run = run_line(&server, args);
         assert_eq!((run.code, &*run.out), (Some(1), ""), "{args}: {run:?}");
         assert!(run.err.starts_with("semaphore: "), "{args}: {run:?}");
     }
 }
 
 #[test]
-fn arguments_that_cannot_be_meant_are_status_2() {
+fn wrong_arguments_are_status_2() {
     let server = RedisServer::start();
     for args in [
         "",
@@ -84,13 +84,13 @@ fn arguments_that_cannot_be_meant_are_status_2() {
         "--url redis://127.0.0.1:1/ keys concurrency",
         "--user ann keys concurrency",
     ] {
-        let run = words(&server, args);
+        let run = run_line(&server, args);
         assert_eq!((run.code, &*run.out), (Some(2), ""), "{args}: {run:?}");
     }
 }
 
 #[test]
-fn a_time_that_no_pause_can_have_is_named_with_the_reason() {
+fn a_wrong_length_of_a_pause_is_refused_with_the_reason() {
     let server = RedisServer::start();
     for (time, reason) in [
         ("30", "1h30m"),
@@ -99,7 +99,7 @@ fn a_time_that_no_pause_can_have_is_named_with_the_reason() {
         ("0s", "at least 1ms"),
         ("32d", "at most 31d"),
     ] {
-        let run = words(&server, &format!("pause concurrency ann {time}"));
+        let run = run_line(&server, &format!("pause concurrency ann {time}"));
         assert_eq!((run.code, &*run.out), (Some(2), ""), "{time}: {run:?}");
         assert!(
             run.err.contains("TIME: ") && run.err.contains(reason),
@@ -108,7 +108,7 @@ fn a_time_that_no_pause_can_have_is_named_with_the_reason() {
     }
 }
 
-/// A server with a user who has a password.
+/// A server with two users: `ann` has two passwords, and `default` one.
 async fn guarded() -> RedisServer {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
@@ -182,12 +182,12 @@ async fn a_wrong_password_is_status_3_and_is_not_printed() {
             "{run:?}"
         );
     }
-    let none = words(&server, "keys concurrency");
+    let none = run_line(&server, "keys concurrency");
     assert_eq!(none.code, Some(3), "{none:?}");
 }
 
 #[tokio::test]
-async fn a_reader_that_has_seen_enough_is_no_failure() {
+async fn a_reader_that_closes_the_pipe_early_is_no_failure() {
     let mut fleet = Fleet::empty().await;
     fleet.keys(20_000).await;
     let mut command = crate::program::on(&fleet.server);
@@ -208,7 +208,7 @@ async fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn a_server_that_is_no_cluster_is_told_as_a_wrong_argument() {
+fn a_single_server_as_a_cluster_is_a_wrong_argument() {
     let server = RedisServer::start();
     let run = run_on(&server, &["--cluster", "keys", "concurrency"]);
     assert!(

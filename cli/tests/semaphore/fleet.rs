@@ -29,7 +29,7 @@ pub(crate) struct Claim<'a> {
     pub(crate) permit: i64,
     pub(crate) weight: i64,
     /// The end of its id: `SHARE.FLOW.LABEL`.
-    pub(crate) label: &'a str,
+    pub(crate) share_flow_label: &'a str,
 }
 
 impl Fleet {
@@ -46,11 +46,11 @@ impl Fleet {
         let mut fleet = Self::empty().await;
         fleet.process(MARKET, "web%2D1 4711 market 0%2E1%2E0").await;
         fleet.process(EXPORTS, "web%2D2 99 exports 0%2E1%2E0").await;
-        let claim = |process, permit, weight, label| Claim {
+        let claim = |process, permit, weight, share_flow_label| Claim {
             process,
             permit,
             weight,
-            label,
+            share_flow_label,
         };
         let export = claim(MARKET, 51, 2, "..GET~20~2Fmarket~2Fexport");
         fleet.holds("ann", export).await;
@@ -66,6 +66,7 @@ impl Fleet {
         assert!(reply.error().is_none(), "{command:?}: {reply:?}");
     }
 
+    /// `about` is `HOST PID NAME VERSION`, each percent-encoded.
     pub(crate) async fn process(&mut self, id: &str, about: &str) {
         let key = format!("semaphore:2:process:{id}");
         self.set(&["SET", &key, about]).await;
@@ -78,6 +79,7 @@ impl Fleet {
     pub(crate) async fn holds(&mut self, key: &str, claim: Claim<'_>) {
         let (id, end) = (self.id(claim, LONG_AGO), (self.now + SOON).to_string());
         let held = format!("semaphore:2:{{concurrency:{key}}}:held");
+        // Each unit is a member of the set: the first is the id, and the others have a number too.
         for unit in 1..=claim.weight {
             let member = match unit {
                 1 => id.clone(),
@@ -89,13 +91,15 @@ impl Fleet {
 
     pub(crate) async fn waits(&mut self, key: &str, claim: Claim<'_>) {
         let (id, end) = (self.id(claim, A_WHILE_AGO), (self.now + SOON).to_string());
-        let of = format!("semaphore:2:{{concurrency:{key}}}");
+        let base = format!("semaphore:2:{{concurrency:{key}}}");
+        // The arrival in microseconds.
         let place = (self.now * 1_000 + claim.weight).to_string();
         // Each further waiter is later, so that it is behind the earlier ones.
         self.now += 1;
-        self.set(&["ZADD", &format!("{of}:queue"), &place, &id])
+        self.set(&["ZADD", &format!("{base}:queue"), &place, &id])
             .await;
-        self.set(&["ZADD", &format!("{of}:alive"), &end, &id]).await;
+        self.set(&["ZADD", &format!("{base}:alive"), &end, &id])
+            .await;
     }
 
     /// A pause that began a while ago. `note` is encoded like the label in an id.
@@ -103,10 +107,12 @@ impl Fleet {
         let (since, end) = (self.now - A_WHILE_AGO, self.now + SOON);
         let length = base36(end - since);
         let id = format!("{MARKET}.0.0.0.0.1.{length}.{since}.1.!.{note}");
-        let of = format!("semaphore:2:{{concurrency:{key}}}");
-        self.set(&["ZADD", &format!("{of}:queue"), "0", &id]).await;
+        let base = format!("semaphore:2:{{concurrency:{key}}}");
+        self.set(&["ZADD", &format!("{base}:queue"), "0", &id])
+            .await;
         let end = end.to_string();
-        self.set(&["ZADD", &format!("{of}:alive"), &end, &id]).await;
+        self.set(&["ZADD", &format!("{base}:alive"), &end, &id])
+            .await;
     }
 
     fn id(&self, claim: Claim<'_>, ago: i64) -> String {
@@ -114,16 +120,17 @@ impl Fleet {
             process,
             permit,
             weight,
-            label,
+            share_flow_label,
         } = claim;
+        // The lease and the generation are 0, and the limit is 5.
         let numbers = [permit, 0, 0, 5, weight, DAY, self.now - ago].map(base36);
-        format!("{process}.{}.{label}", numbers.join("."))
+        format!("{process}.{}.{share_flow_label}", numbers.join("."))
     }
 
-    /// A limit that an operator has set, for a key or for a policy.
-    pub(crate) async fn limit(&mut self, of: &str, limit: &str, note: &str) {
+    /// A limit that an operator has set. `target` is `POLICY`, or `POLICY:KEY`.
+    pub(crate) async fn limit(&mut self, target: &str, limit: &str, note: &str) {
         let value = format!("{limit} {} {note}", self.now - LONG_AGO);
-        let fields = ["*version", "1", of, &value];
+        let fields = ["*version", "1", target, &value];
         self.set(
             &[
                 &["HSET", "semaphore:2:limits{semaphore:2:processes}"],

@@ -2,7 +2,7 @@
 
 use crate::{
     fleet::Fleet,
-    program::{Run, words},
+    program::{Run, run_line},
 };
 use serde_json::{Value, json};
 use std::{env, fs, path::PathBuf};
@@ -25,7 +25,7 @@ pub(crate) fn assert_golden(name: &str, printed: &str) {
     );
 }
 
-fn done(run: &Run) {
+fn assert_done(run: &Run) {
     assert_eq!((run.code, &*run.err), (Some(0), ""), "{run:?}");
 }
 
@@ -44,8 +44,8 @@ async fn tables_are_as_documented() {
         ("check", "check"),
         ("revoke", "revoke concurrency bob 00000000000000a1.21"),
     ] {
-        let run = words(&fleet.server, args);
-        done(&run);
+        let run = run_line(&fleet.server, args);
+        assert_done(&run);
         assert_golden(name, &run.out);
     }
 }
@@ -55,8 +55,8 @@ async fn tables_are_as_documented() {
 async fn keys_are_listed_with_their_counts_and_pauses() {
     let mut fleet = Fleet::start().await;
     fleet.pauses("carl", NOTE).await;
-    let run = words(&fleet.server, "keys concurrency");
-    done(&run);
+    let run = run_line(&fleet.server, "keys concurrency");
+    assert_done(&run);
     let mut lines: Vec<_> = run.out.lines().collect();
     lines[1..].sort_unstable();
     assert_golden("keys", &(lines.join("\n") + "\n"));
@@ -64,8 +64,8 @@ async fn keys_are_listed_with_their_counts_and_pauses() {
 
 /// The output's lines as JSON values.
 pub(crate) fn parsed(server: &RedisServer, args: &str) -> Vec<Value> {
-    let run = words(server, &format!("--json {args}"));
-    done(&run);
+    let run = run_line(server, &format!("--json {args}"));
+    assert_done(&run);
     let values = run.out.lines().map(serde_json::from_str);
     values.collect::<Result<_, _>>().expect("each line is JSON")
 }
@@ -154,18 +154,18 @@ fn the_guide_shows_what_is_printed() {
 fn completions_and_manual_pages_are_written() {
     let server = RedisServer::start();
     for shell in ["bash", "zsh", "fish"] {
-        let run = words(&server, &format!("completions {shell}"));
-        done(&run);
+        let run = run_line(&server, &format!("completions {shell}"));
+        assert_done(&run);
         for command in ["set-limit", "resume"] {
             assert!(run.out.contains(command), "{shell}: {command}");
         }
     }
-    let page = words(&server, "man");
-    done(&page);
+    let page = run_line(&server, "man");
+    assert_done(&page);
     assert!(page.out.contains(".TH semaphore 1") && page.out.contains("REDIS_PASSWORD"));
     let folder = tempfile::tempdir().expect("a folder");
-    let pages = words(&server, &format!("man {}", folder.path().display()));
-    done(&pages);
+    let pages = run_line(&server, &format!("man {}", folder.path().display()));
+    assert_done(&pages);
     let page = folder.path().join("semaphore-set-limit.1");
     let page = fs::read_to_string(page).expect("a page of each command");
     assert!(page.contains("default"));

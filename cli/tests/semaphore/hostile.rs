@@ -3,7 +3,7 @@
 
 use crate::{
     fleet::{Claim, Fleet, MARKET},
-    program::{Run, run_on, words},
+    program::{Run, run_line, run_on},
 };
 use serde_json::Value;
 
@@ -20,7 +20,8 @@ fn assert_harmless(run: &Run) {
     assert!(is_harmless(&run.out) && is_harmless(&run.err), "{run:?}");
 }
 
-/// ESC [ 2 J, C1's CSI, a line end and RIGHT-TO-LEFT OVERRIDE, encoded as in the names of Redis keys and as in ids.
+/// ESC [ 2 J, C1's CSI, a line end and RIGHT-TO-LEFT OVERRIDE, encoded as in the names of Redis keys, encoded as in
+/// ids, and as they are.
 const KEY: &str = "%1B%5B2J%C2%9B2J%0Aa%E2%80%AEb";
 const LABEL: &str = "~1B~5B2J~C2~9B2J~0Aa~E2~80~AEb";
 const TEXT: &str = "\x1b[2J\u{9b}2J\na\u{202e}b";
@@ -30,12 +31,12 @@ async fn fleet() -> Fleet {
     fleet
         .process(MARKET, &format!("{KEY} 4711 {KEY} {KEY}"))
         .await;
-    let label = &format!("1.{LABEL}.{LABEL}");
+    let share_flow_label = &format!("1.{LABEL}.{LABEL}");
     let hostile = Claim {
         process: MARKET,
         permit: 1,
         weight: 1,
-        label,
+        share_flow_label,
     };
     fleet.holds(KEY, hostile).await;
     fleet
@@ -85,9 +86,9 @@ async fn nothing_that_a_terminal_obeys_is_printed() {
 }
 
 #[tokio::test]
-async fn json_has_the_very_key_that_finds_it_again() {
+async fn json_has_the_key_by_which_it_is_found_again() {
     let fleet = fleet().await;
-    let keys = words(&fleet.server, "--json keys concurrency");
+    let keys = run_line(&fleet.server, "--json keys concurrency");
     let key: Value = serde_json::from_str(&keys.out).expect("JSON");
     assert_eq!(key["key"], TEXT);
     let usage = run_on(&fleet.server, &["--json", "usage", "concurrency", TEXT]);
@@ -98,7 +99,7 @@ async fn json_has_the_very_key_that_finds_it_again() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_key_of_bytes_that_are_no_text_is_found_by_them() {
+async fn a_key_that_is_not_utf_8_is_found_by_its_bytes() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
     let mut fleet = Fleet::empty().await;
@@ -106,10 +107,10 @@ async fn a_key_of_bytes_that_are_no_text_is_found_by_them() {
         process: MARKET,
         permit: 1,
         weight: 1,
-        label: "..",
+        share_flow_label: "..",
     };
     fleet.holds("a%FF", claim).await;
-    let keys = words(&fleet.server, "--json keys concurrency");
+    let keys = run_line(&fleet.server, "--json keys concurrency");
     let key: Value = serde_json::from_str(&keys.out).expect("JSON");
     assert_eq!(key["key_hex"], "61ff");
     let args = ["usage", "concurrency"].map(OsStr::new);

@@ -2,7 +2,7 @@
 
 use crate::{
     fleet::Fleet,
-    program::{on, words},
+    program::{on, run_line},
 };
 use serde_json::Value;
 use std::{
@@ -49,15 +49,15 @@ fn memory(status: &str) -> Option<u64> {
 async fn a_hundred_thousand_keys_are_listed_once_each_in_little_memory() {
     let mut fleet = Fleet::empty().await;
     fleet.keys(5_000).await;
-    let (few, small) = listed(&fleet);
+    let (few, kb_for_few) = listed(&fleet);
     assert_eq!(few.len(), 5_000);
     fleet.keys(MANY).await;
-    let (many, large) = listed(&fleet);
+    let (many, kb_for_many) = listed(&fleet);
     assert_eq!(many.len(), MANY as usize);
     if cfg!(target_os = "linux") {
         assert!(
-            small > 0 && large < small + 20_000,
-            "{small} kB, then {large} kB"
+            kb_for_few > 0 && kb_for_many < kb_for_few + 20_000,
+            "{kb_for_few} kB, then {kb_for_many} kB"
         );
     }
 }
@@ -66,7 +66,7 @@ async fn a_hundred_thousand_keys_are_listed_once_each_in_little_memory() {
 async fn the_top_of_a_hundred_thousand_keys_counts_all_of_them() {
     let mut fleet = Fleet::start().await;
     fleet.keys(MANY).await;
-    let top = words(&fleet.server, "--json top");
+    let top = run_line(&fleet.server, "--json top");
     let top: Value = serde_json::from_str(&top.out).expect("JSON");
     assert_eq!(
         (&top["keys"], &top["units"]),

@@ -51,6 +51,6 @@ pub(crate) fn run_on<A: AsRef<OsStr>>(server: &RedisServer, args: &[A]) -> Run {
 }
 
 /// Runs the program on a server, with arguments that are separated by spaces.
-pub(crate) fn words(server: &RedisServer, args: &str) -> Run {
+pub(crate) fn run_line(server: &RedisServer, args: &str) -> Run {
     run_on(server, &args.split(' ').collect::<Vec<_>>())
 }

@@ -51,7 +51,7 @@ fn as_user(fleet: &Fleet, user: &str, args: &str) -> Run {
 }
 
 #[tokio::test]
-async fn one_who_may_look_sees_all_and_changes_nothing() {
+async fn the_user_look_sees_all_and_changes_nothing() {
     let mut fleet = Fleet::start().await;
     let user = command(GUIDE, "look");
     make(&mut fleet.raw, &user).await;
@@ -71,7 +71,7 @@ async fn one_who_may_look_sees_all_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn one_who_may_act_does_all() {
+async fn the_user_act_does_all() {
     let mut fleet = Fleet::start().await;
     make(&mut fleet.raw, &command(GUIDE, "act")).await;
     for args in ["set-limit concurrency ann 3"]
@@ -85,7 +85,7 @@ async fn one_who_may_act_does_all() {
 }
 
 #[tokio::test]
-async fn one_who_may_look_needs_each_right() {
+async fn the_user_look_needs_each_right() {
     let rights = command(GUIDE, "look");
     for right in rights.iter().filter(|word| word.starts_with('+')) {
         let mut fleet = Fleet::start().await;
@@ -96,12 +96,12 @@ async fn one_who_may_look_needs_each_right() {
         )
         .await;
         fleet.limit("concurrency", "5", "").await;
-        let is_whole = |args: &&str| {
+        let works = |args: &&str| {
             let run = as_user(&fleet, "look", args);
             let has_names = *args != "processes" || run.out.contains("web-1");
             run.code == Some(0) && has_names
         };
-        assert!(!LOOKS.iter().all(is_whole), "{right} is not needed");
+        assert!(!LOOKS.iter().all(works), "{right} is not needed");
     }
 }
 
@@ -113,13 +113,13 @@ fn scripted(script: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn one_who_may_act_has_the_rights_of_one_who_looks_and_what_the_scripts_run() {
-    let named = |user| {
+fn the_user_act_has_the_rights_of_the_user_look_and_of_the_scripts() {
+    let rights_of = |user| {
         let words = command(GUIDE, user).into_iter();
         let names = words.filter_map(|word| word.strip_prefix('+'));
         names.map(str::to_owned).collect::<BTreeSet<_>>()
     };
-    let mut expected = named("look");
+    let mut expected = rights_of("look");
     for script in [
         include_str!("../../../proto/src/verbs/common.lua"),
         include_str!("../../../proto/src/verbs/grant.lua"),
@@ -129,7 +129,7 @@ fn one_who_may_act_has_the_rights_of_one_who_looks_and_what_the_scripts_run() {
     ] {
         expected.extend(scripted(script));
     }
-    assert_eq!(named("act"), expected);
+    assert_eq!(rights_of("act"), expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,12 +12,12 @@ use testing::{
 };
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
-/// Runs the program with `ways` before the arguments of a command. Retries while it cannot connect within a second, as on a busy
-/// machine.
-fn with(ways: &[&str], args: &str) -> Run {
+/// Runs the program with the options `servers` and a command. Retries while it cannot connect within a second, as on a
+/// busy machine.
+fn run_with(servers: &[&str], args: &str) -> Run {
     let run = || {
         let mut command = program();
-        command.args(ways).args(args.split(' '));
+        command.args(servers).args(args.split(' '));
         run(command)
     };
     let is_late = |run: &Run| run.err.contains("Redis has not answered within");
@@ -35,10 +35,10 @@ async fn permits(store: &RedisSemaphore) -> Vec<Permit> {
     permits
 }
 
-/// Each command finds what this store holds.
-async fn serves(store: &RedisSemaphore, ways: &[&str]) {
+/// Asserts that each command finds what this store holds. `servers` are the options that lead to its servers.
+async fn assert_served(store: &RedisSemaphore, servers: &[&str]) {
     let held = permits(store).await;
-    let keys = with(ways, "--json keys concurrency");
+    let keys = run_with(servers, "--json keys concurrency");
     let listed = keys.out.lines().map(|line| {
         let value: Value = serde_json::from_str(line).expect("JSON");
         assert_eq!(value["units"], 1, "{line}");
@@ -49,12 +49,12 @@ async fn serves(store: &RedisSemaphore, ways: &[&str]) {
         held.len(),
         "{keys:?}"
     );
-    let top: Value = serde_json::from_str(&with(ways, "--json top").out).expect("JSON");
+    let top: Value = serde_json::from_str(&run_with(servers, "--json top").out).expect("JSON");
     assert_eq!((&top["keys"], &top["units"]), (&20.into(), &20.into()));
-    let processes = with(ways, "--json processes");
+    let processes = run_with(servers, "--json processes");
     assert_eq!(processes.out.lines().count(), 1, "{processes:?}");
     for args in ["check", "set-limit concurrency account-1 0", "limits"] {
-        let run = with(ways, args);
+        let run = run_with(servers, args);
         assert_eq!(run.code, Some(0), "{args}: {run:?}");
     }
     for (args, expected) in [
@@ -63,17 +63,17 @@ async fn serves(store: &RedisSemaphore, ways: &[&str]) {
         ("top", "paused 1"),
         ("resume concurrency account-4", "the pause has ended"),
     ] {
-        let run = with(ways, args);
+        let run = run_with(servers, args);
         assert!(run.code == Some(0) && run.out.contains(expected), "{run:?}");
     }
-    let usage = with(ways, "usage concurrency account-1");
+    let usage = run_with(servers, "usage concurrency account-1");
     assert!(usage.out.contains("limit 0 (set), held 1"), "{usage:?}");
     let closed = async || store.acquire(Claim::new("account-1").with_limit(2)).await;
     testing::wait::eventually("it is closed", Duration::from_secs(20), async || {
         matches!(closed().await, Err(AcquireError::KeyClosed { .. }))
     })
     .await;
-    let revoked = with(ways, "revoke concurrency account-2 --all --yes");
+    let revoked = run_with(servers, "revoke concurrency account-2 --all --yes");
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
     let lost = tokio::time::timeout(Duration::from_secs(20), held[2].lost()).await;
     lost.expect("it is told");
@@ -85,13 +85,13 @@ async fn a_cluster_is_served_on_all_its_nodes() {
     let urls = cluster.urls();
     let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     let store = connected(async || patient.clone().connect_cluster(urls.clone()).await).await;
-    serves(&store, &["--cluster", "--url", &urls.join(",")]).await;
-    serves_one_node(&urls[0]);
+    assert_served(&store, &["--cluster", "--url", &urls.join(",")]).await;
+    assert_one_node_is_refused(&urls[0]);
 }
 
 /// A single node of a cluster is refused, and the message names the remedy.
-fn serves_one_node(url: &str) {
-    let run = with(&["--url", url], "check");
+fn assert_one_node_is_refused(url: &str) {
+    let run = run_with(&["--url", url], "check");
     assert!(
         run.code == Some(2) && run.err.contains("which --cluster connects to"),
         "{run:?}"
@@ -106,8 +106,8 @@ async fn the_primary_that_sentinels_name_is_served() {
     let connect = async || patient.clone().connect_sentinel(urls.clone(), name).await;
     let store = connected(connect).await;
     let urls = urls.join(",");
-    serves(&store, &["--sentinel", name, "--url", &urls]).await;
-    let run = with(&["--sentinel", "nobody", "--url", &urls], "processes");
+    assert_served(&store, &["--sentinel", name, "--url", &urls]).await;
+    let run = run_with(&["--sentinel", "nobody", "--url", &urls], "processes");
     assert!(
         run.code == Some(2) && run.err.contains("know no primary"),
         "{run:?}"
@@ -115,15 +115,15 @@ async fn the_primary_that_sentinels_name_is_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_of_tls_is_served_if_its_authority_is_named() {
+async fn a_tls_server_is_served_if_its_authority_is_named() {
     let server = SecureServer::start().await;
-    let own = server.authority.certificate();
-    let builder = RedisSemaphore::builder().root_certificate(own);
+    let certificate = server.authority.certificate();
+    let builder = RedisSemaphore::builder().root_certificate(certificate);
     let store = connected(async || builder.clone().connect(server.url()).await).await;
     let (file, url) = (server.authority_file(), server.url());
     let ca = file.to_str().expect("text");
-    serves(&store, &["--ca", ca, "--url", &url]).await;
-    let unknown = with(&["--url", &url], "processes");
+    assert_served(&store, &["--ca", ca, "--url", &url]).await;
+    let unknown = run_with(&["--url", &url], "processes");
     assert!(
         unknown.code == Some(2) && unknown.err.contains("certificate"),
         "{unknown:?}"
@@ -131,7 +131,7 @@ async fn a_server_of_tls_is_served_if_its_authority_is_named() {
     let other = file.with_file_name("other.pem");
     fs::write(&other, Authority::new().certificate()).expect("a file");
     let other = other.to_str().expect("text");
-    let wrong = with(&["--ca", other, "--url", &url], "processes");
+    let wrong = run_with(&["--ca", other, "--url", &url], "processes");
     assert!(
         wrong.code == Some(2) && wrong.err.contains("certificate"),
         "{wrong:?}"
@@ -139,11 +139,11 @@ async fn a_server_of_tls_is_served_if_its_authority_is_named() {
 }
 
 #[test]
-fn a_certificate_needs_a_url_of_tls() {
+fn a_certificate_needs_a_tls_url() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("ca.pem");
     fs::write(&file, "none").expect("a file");
     let ca = file.to_str().expect("text");
-    let run = with(&["--ca", ca, "--url", "redis://127.0.0.1:1/"], "processes");
+    let run = run_with(&["--ca", ca, "--url", "redis://127.0.0.1:1/"], "processes");
     assert!(run.code == Some(2) && run.err.contains("--ca: "), "{run:?}");
 }

@@ -27,13 +27,13 @@ impl Terminal {
         Self::after("true", server, args, variables)
     }
 
-    /// Runs the command `before` first.
-    fn after(before: &str, server: &RedisServer, args: &str, variables: &[(&str, &str)]) -> Self {
+    /// Runs the shell command `setup` before that.
+    fn after(setup: &str, server: &RedisServer, args: &str, variables: &[(&str, &str)]) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let socket = format!("semaphore-{}-{}", id(), COUNT.fetch_add(1, Relaxed));
         let (program, url) = (env!("CARGO_BIN_EXE_semaphore"), server.url());
         let line =
-            format!("{before}; echo before; '{program}' --url {url} {args}; echo status $?; cat");
+            format!("{setup}; echo before; '{program}' --url {url} {args}; echo status $?; cat");
         let terminal = Self { socket };
         let mut command = terminal.command(&["-f", "/dev/null", "new-session", "-d"]);
         command.args(["-x", "80", "-y", "24", &line]);
@@ -129,7 +129,7 @@ async fn a_table_fits_into_80_columns_and_keeps_its_ids_in_one_piece() {
 }
 
 #[tokio::test]
-async fn headings_are_bold_unless_nobody_wants_colours() {
+async fn headings_are_bold_unless_no_color_is_set() {
     let fleet = Fleet::start().await;
     for (variables, is_bold) in [(&[][..], true), (&[("NO_COLOR", "1")], false)] {
         let terminal = Terminal::with(&fleet.server, "usage concurrency ann", variables);
@@ -141,7 +141,7 @@ async fn headings_are_bold_unless_nobody_wants_colours() {
 
 /// A dumb terminal has no alternate screen.
 #[tokio::test]
-async fn a_dumb_terminal_is_written_to_as_to_a_file() {
+async fn a_dumb_terminal_gets_the_plain_text_that_a_file_gets() {
     let fleet = Fleet::start().await;
     let terminal = Terminal::after("export TERM=dumb", &fleet.server, "top", &[]);
     terminal.shows("status 0").await;
@@ -184,7 +184,7 @@ async fn watch_follows_a_key_until_ctrl_c() {
 }
 
 #[tokio::test]
-async fn a_look_may_be_as_far_away_as_can_be_said() {
+async fn the_longest_interval_that_can_be_typed_is_accepted() {
     let fleet = Fleet::start().await;
     let terminal = Terminal::run(&fleet.server, "watch concurrency ann --every 1e19");
     terminal.shows("held 3").await;
@@ -192,7 +192,7 @@ async fn a_look_may_be_as_far_away_as_can_be_said() {
     terminal.is_as_before("0").await;
 }
 
-/// For example a terminal made by a container or by a program that waits for text.
+/// Containers, and programs such as `expect`, make terminals without a size.
 #[tokio::test]
 async fn a_terminal_that_does_not_know_its_size_is_taken_for_one_of_80_columns() {
     let fleet = Fleet::start().await;
@@ -249,7 +249,7 @@ async fn a_person_is_asked_before_all_permits_end() {
 }
 
 #[tokio::test]
-async fn a_count_of_keys_is_shown_while_they_go_elsewhere() {
+async fn progress_is_shown_while_the_output_goes_elsewhere_and_is_cleared_at_the_end() {
     let mut fleet = Fleet::start().await;
     fleet.keys(50_000).await;
     let terminal = Terminal::run(&fleet.server, "keys concurrency >/dev/null");

@@ -120,13 +120,13 @@ impl Prices for Haggling {
     fn now(&self, request: Request<Item>) -> Answer<Price> {
         Box::pin(async move {
             sleep(Duration::from_millis(50)).await;
-            first(&request.into_inner()).map(Response::new)
+            asking_price(&request.into_inner()).map(Response::new)
         })
     }
 
     fn follow(&self, request: Request<Item>) -> Answer<PriceStream> {
         Box::pin(async move {
-            let Price { coins } = first(&request.into_inner())?;
+            let Price { coins } = asking_price(&request.into_inner())?;
             let ticks = IntervalStream::new(interval(Duration::from_millis(200)));
             let prices = ticks.enumerate().map(move |(tick, _)| Price {
                 coins: coins.saturating_sub(tick as u64).max(1),
@@ -136,7 +136,7 @@ impl Prices for Haggling {
     }
 }
 
-fn first(item: &Item) -> Result<Price, Status> {
+fn asking_price(item: &Item) -> Result<Price, Status> {
     match item.name.len() as u64 {
         0 => Err(Status::invalid_argument("an item has a name")),
         letters => Ok(Price {

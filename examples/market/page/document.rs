@@ -52,18 +52,21 @@ static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
 /// `GET /`: the page. A browser that has cached it asks whether it has changed.
 pub(crate) async fn page(headers: HeaderMap) -> Response {
     let Document { html, policy, tag } = &*DOCUMENT;
-    let kept = [(ETAG, tag.as_str()), (CACHE_CONTROL, "no-cache")];
-    if headers.get(IF_NONE_MATCH).is_some_and(|had| had == tag) {
-        return (StatusCode::NOT_MODIFIED, kept).into_response();
+    let cache_headers = [(ETAG, tag.as_str()), (CACHE_CONTROL, "no-cache")];
+    if headers
+        .get(IF_NONE_MATCH)
+        .is_some_and(|cached| cached == tag)
+    {
+        return (StatusCode::NOT_MODIFIED, cache_headers).into_response();
     }
-    let safe = [
+    let content_headers = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, policy),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         // The URL contains the account, so it must not be sent elsewhere.
         (REFERRER_POLICY, "no-referrer"),
     ];
-    (kept, safe, html.clone()).into_response()
+    (cache_headers, content_headers, html.clone()).into_response()
 }
 
 /// The content security policy. The page may run its own script and connect to this market. Its streams use host names

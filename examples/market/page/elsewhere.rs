@@ -15,7 +15,7 @@ use axum::{
 };
 
 /// Lets this market's pages read answers that they fetched under another name of this machine.
-pub(crate) async fn from_this_machine(request: Request, next: Next) -> Response {
+pub(crate) async fn allow_own_origins(request: Request, next: Next) -> Response {
     let origin = allowed(request.headers());
     let mut response = next.run(request).await;
     if let Some(origin) = origin {

@@ -56,7 +56,8 @@ pub(crate) async fn feed(
 /// Frames of the account's holders, waiters and refusals.
 fn permits(watching: Watching) -> impl Stream<Item = Frame> {
     let usage = WatchStream::new(watching.usage).filter_map(ready);
-    let refusals = BroadcastStream::new(watching.refusals).filter_map(|told| ready(told.ok()));
+    let refusals =
+        BroadcastStream::new(watching.refusals).filter_map(|refusal| ready(refusal.ok()));
     select(
         usage.map(|seen| usage_frame(&seen)),
         refusals.map(|refusal| frame("refusal", &refusal)),

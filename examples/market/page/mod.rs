@@ -6,11 +6,11 @@ mod about;
 mod document;
 mod elsewhere;
 mod feed;
-mod look;
 mod refusals;
+mod snapshot;
 mod watchers;
 
 pub(crate) use self::{
-    about::About, document::page, elsewhere::from_this_machine, feed::feed, refusals::told,
-    watchers::Watchers,
+    about::About, document::page, elsewhere::allow_own_origins, feed::feed,
+    refusals::notify_watchers, watchers::Watchers,
 };

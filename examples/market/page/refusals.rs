@@ -24,7 +24,7 @@ pub(super) struct Refusal {
 }
 
 /// Notifies the watchers of an account of each refusal in this process.
-pub(crate) async fn told(
+pub(crate) async fn notify_watchers(
     State(watchers): State<Watchers>,
     request: Request,
     next: Next,
@@ -33,20 +33,20 @@ pub(crate) async fn told(
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();
-    let account = account::of(&parts);
-    let asked = (
+    let account = account::from_parts(&parts);
+    let (asked, stream) = (
         format!("{} {}", parts.method, parts.uri.path()),
         stream(&parts),
     );
     let response = next.run(Request::from_parts(parts, body)).await;
-    if let (Ok(account), Some(refusal)) = (account, refusal(asked, &response)) {
-        watchers.tell(&account, refusal);
+    if let (Ok(account), Some(refusal)) = (account, refusal(asked, stream, &response)) {
+        watchers.notify(&account, refusal);
     }
     response
 }
 
 /// The refusal in a response, if it is one. The layer puts the reason into the response's extensions.
-fn refusal((request, stream): (String, Option<String>), response: &Response) -> Option<Refusal> {
+fn refusal(request: String, stream: Option<String>, response: &Response) -> Option<Refusal> {
     let reason = response.extensions().get::<AcquireError>()?;
     let retry_after = response.headers().get(RETRY_AFTER);
     Some(Refusal {
@@ -58,6 +58,7 @@ fn refusal((request, stream): (String, Option<String>), response: &Response) -> 
     })
 }
 
+/// The name of the stream in the query.
 fn stream(parts: &Parts) -> Option<String> {
     let mut fields = parts.uri.query()?.split('&');
     let name = fields.find_map(|field| field.strip_prefix("stream="));

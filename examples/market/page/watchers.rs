@@ -1,7 +1,7 @@
 //! The watchers of accounts. One task per watched account polls its permits for all of its watchers, and ends when the
 //! last of them has gone.
 
-use super::{look::Look, refusals::Refusal};
+use super::{refusals::Refusal, snapshot::Snapshot};
 use crate::{account::Account, holders::Holders};
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-/// The time between two looks. A change is shown after at most this time plus the time of a call.
+/// The time between two snapshots. A change is shown after at most this time plus the time of a call.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The number of refusals that a watcher may lag behind. A slower watcher misses some.
@@ -39,7 +39,7 @@ struct Watched {
 
 /// The channels that a watcher receives.
 pub(super) struct Watching {
-    /// `None` before the first look.
+    /// `None` before the first snapshot.
     pub(super) usage: watch::Receiver<Option<Seen>>,
     pub(super) refusals: broadcast::Receiver<Refusal>,
 }
@@ -54,7 +54,7 @@ impl Watchers {
     pub(super) fn watch(&self, account: Account) -> Watching {
         let mut all = self.0.watched();
         let watched = all.entry(account.clone()).or_insert_with(|| {
-            tokio::spawn(look_until_all_left(Arc::clone(&self.0), account));
+            tokio::spawn(poll_until_all_left(Arc::clone(&self.0), account));
             Watched {
                 usage: watch::Sender::new(None),
                 refusals: broadcast::Sender::new(BACKLOG),
@@ -71,7 +71,7 @@ impl Watchers {
     }
 
     /// Sends a refusal to those who watch `account`.
-    pub(super) fn tell(&self, account: &Account, refusal: Refusal) {
+    pub(super) fn notify(&self, account: &Account, refusal: Refusal) {
         if let Some(watched) = self.0.watched().get(account) {
             // Sending fails only if they are about to leave.
             let _ = watched.refusals.send(refusal);
@@ -85,7 +85,7 @@ impl Shared {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores a look for later watchers, and sends it to all watchers if it is new. Returns false if no watcher is
+    /// Stores a snapshot for later watchers, and sends it to all watchers if it is new. Returns false if no watcher is
     /// left. The account's entry is then removed, and the next watcher starts another task.
     fn publish(&self, account: &Account, seen: Seen, is_new: bool) -> bool {
         let mut all = self.watched();
@@ -104,7 +104,7 @@ impl Shared {
     }
 }
 
-async fn look_until_all_left(shared: Arc<Shared>, account: Account) {
+async fn poll_until_all_left(shared: Arc<Shared>, account: Account) {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = None;
@@ -112,13 +112,13 @@ async fn look_until_all_left(shared: Arc<Shared>, account: Account) {
         ticks.tick().await;
         // The error is dropped: `GET /accounts/{id}/permits` reports it to operators.
         let usage = shared.holders.usage(account.clone()).await.ok();
-        let look = usage.map(Look::at);
-        let is_new = last.as_ref() != Some(&look);
+        let snapshot = usage.map(Snapshot::new);
+        let is_new = last.as_ref() != Some(&snapshot);
         // Encoded once for all watchers, because a long queue takes long to encode.
-        let seen = look.as_ref().map(|look| look.to_json().into());
+        let seen = snapshot.as_ref().map(|snapshot| snapshot.to_json().into());
         if !shared.publish(&account, seen, is_new) {
             return;
         }
-        last = Some(look);
+        last = Some(snapshot);
     }
 }

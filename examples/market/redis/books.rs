@@ -98,8 +98,8 @@ impl Books {
         let (funds, mut items): (Option<u64>, Vec<String>) = self.link.query(&read).await?;
         // `ann-2` sorts before `ann-10`.
         items.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
-        let newborn = || Holdings::of_newborn(account);
-        Ok(funds.map_or_else(newborn, |funds| Holdings { funds, items }))
+        let new_account = || Holdings::of_new_account(account);
+        Ok(funds.map_or_else(new_account, |funds| Holdings { funds, items }))
     }
 }
 
@@ -110,7 +110,7 @@ fn invocation<'a>(
     token: u64,
 ) -> serde_json::Result<ScriptInvocation<'a>> {
     let (listing, account) = (&message.listing, message.account());
-    let newborn = Holdings::of_newborn(account);
+    let new_account = Holdings::of_new_account(account);
     let mut call = script.prepare_invoke();
     call.key(keys::FUNDS).key(keys::items(account));
     call.key(keys::PRICES).key(keys::LISTINGS).key(keys::FENCE);
@@ -119,7 +119,9 @@ fn invocation<'a>(
     call.arg(&listing.id).arg(listing.price.coins());
     call.arg(listing.seller.as_str());
     call.arg(serde_json::to_string(message)?).arg(keys::EVENTS);
-    call.arg(KNOWN).arg(newborn.funds).arg(newborn.items);
+    call.arg(KNOWN)
+        .arg(new_account.funds)
+        .arg(new_account.items);
     Ok(call)
 }
 

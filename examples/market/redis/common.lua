@@ -28,7 +28,7 @@ end
 
 -- Gives a new account its coins and items. This is the first write of each script: if memory is full it fails, and
 -- nothing has changed.
-local function see_account()
+local function ensure_account()
   if redis.call('HSETNX', funds, account, ARGV[10]) == 1 then
     redis.call('SADD', items, unpack(ARGV, 11))
   end

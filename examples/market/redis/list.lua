@@ -8,7 +8,7 @@
 if is_late() then
   return 'late'
 end
-see_account()
+ensure_account()
 if redis.call('SREM', items, item) == 0 then
   return 'missing'
 end

@@ -11,7 +11,7 @@ end
 if not redis.call('ZSCORE', prices, id) then
   return 'sold'
 end
-see_account()
+ensure_account()
 if tonumber(redis.call('HGET', funds, account)) < tonumber(price) then
   return 'poor'
 end

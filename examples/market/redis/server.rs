@@ -42,22 +42,22 @@ impl Server {
     /// Finds the server. The first answer wins.
     pub(super) async fn find(&self) -> RedisResult<Client> {
         let clients = self.clients.iter();
-        let answers = clients.map(|client| Box::pin(self.as_told_by(client)));
+        let answers = clients.map(|client| Box::pin(self.find_through(client)));
         let (found, _) = select_ok(answers).await?;
         Ok(found)
     }
 
-    async fn as_told_by(&self, client: &Client) -> RedisResult<Client> {
+    async fn find_through(&self, client: &Client) -> RedisResult<Client> {
         match &self.kind {
             Kind::Alone => Ok(client.clone()),
-            Kind::Cluster => node(client).await,
+            Kind::Cluster => cluster_node(client).await,
             Kind::Sentinels(name) => primary(client, name).await,
         }
     }
 }
 
 /// The node that has the market's keys. Any other node redirects to it.
-async fn node(client: &Client) -> RedisResult<Client> {
+async fn cluster_node(client: &Client) -> RedisResult<Client> {
     let mut connection = client.get_multiplexed_async_connection().await?;
     let mut read = redis::cmd("EXISTS");
     let answer = read.arg(keys::FUNDS).query_async::<bool>(&mut connection);
@@ -69,7 +69,7 @@ async fn node(client: &Client) -> RedisResult<Client> {
         .redirect_node()
         .and_then(|(address, _)| address.rsplit_once(':'))
     {
-        Some((host, port)) => at(info, host, port.parse().unwrap_or_default()),
+        Some((host, port)) => client_at(info, host, port.parse().unwrap_or_default()),
         None => Err(error),
     }
 }
@@ -83,7 +83,7 @@ async fn primary(client: &Client, name: &str) -> RedisResult<Client> {
     let unknown = || RedisError::from((ErrorKind::Client, "no primary has this name"));
     let (host, port) = address.ok_or_else(unknown)?;
     let info = client.get_connection_info().clone();
-    at(
+    client_at(
         info.set_redis_settings(RedisConnectionInfo::default()),
         &host,
         port,
@@ -91,12 +91,12 @@ async fn primary(client: &Client, name: &str) -> RedisResult<Client> {
 }
 
 /// A client of another server, with the same TLS settings.
-fn at(info: ConnectionInfo, own: &str, own_port: u16) -> RedisResult<Client> {
+fn client_at(info: ConnectionInfo, new_host: &str, new_port: u16) -> RedisResult<Client> {
     let mut address = info.addr().clone();
     if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } =
         &mut address
     {
-        (*host, *port) = (own.to_owned(), own_port);
+        (*host, *port) = (new_host.to_owned(), new_port);
     }
     Client::open(info.set_addr(address))
 }

@@ -20,7 +20,7 @@
 //! | `PeerIpKeyExtractor` (default) | [`key::peer_ip`](crate::key::peer_ip) | both read the peer's address of axum's `ConnectInfo`; here with the feature `axum` |
 //! | `SmartIpKeyExtractor` | a closure | reads forwarded headers, so write down which proxy you trust |
 //! | `GlobalKeyExtractor` | [`key::fixed`](crate::key::fixed) | |
-//! | an own `KeyExtractor` | a closure, or an own [`KeyExtractor`](crate::KeyExtractor) | it may also set the limit and a weight, or exempt a request |
+//! | a custom `KeyExtractor` | a closure, or a custom [`KeyExtractor`](crate::KeyExtractor) | it may also set the limit and a weight, or exempt a request |
 //! | `methods` | a closure that returns `None` for the others | |
 //! | `use_headers`: `x-ratelimit-limit`, `-remaining` | always: `RateLimit-Policy`, `RateLimit` | fields of the RateLimit draft |
 //! | `retry-after` and `x-ratelimit-after` | `Retry-After`, and `t` of `RateLimit` | a rate knows when the next request may come; a concurrency limit estimates |

@@ -32,8 +32,8 @@
 //!
 //! `–` is no, or does not apply. BENCHMARKS.md measures redis-semaphore and nginx beside this crate, and begins with
 //! the cases in which this crate loses. In the same run 50 contenders competed for 5 permits. This crate needed 110
-//! commands and served 1 of 1,225 pairs in the wrong order; redis-semaphore needed 1,887 commands and served 342 pairs
-//! in the wrong order.
+//! commands and served 1 of 1,225 pairs of contenders in the wrong order; redis-semaphore needed 1,887 commands and
+//! served 342 pairs in the wrong order.
 
 pub mod governor;
 pub mod nginx;

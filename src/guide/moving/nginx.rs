@@ -1,8 +1,8 @@
 //! Moving from nginx's `limit_conn`.
 //!
 //! nginx counts the requests of a key that it is processing, to the end of the response, and refuses further requests
-//! above the limit. So does this layer, with the same meaning of "in flight". The layer counts in another place, and a
-//! request may wait in it.
+//! above the limit. So does this layer, with the same meaning of "in flight". It counts in the application instead of
+//! the proxy, and a request may wait there.
 //!
 //! | nginx | here | what differs |
 //! |---|---|---|
@@ -55,11 +55,11 @@
 //!
 //! | | nginx, `limit_conn` | layer, memory | layer, Redis |
 //! |---|---|---|---|
-//! | requests/s of the app alone, 16 connections | 0.39 | 0.95 | 0.26 |
-//! | requests for 50 that all get in, at most 5 at once | 1,703, retrying | 50, waiting | 50, waiting |
+//! | requests/s with 16 connections, as a fraction of the app's alone | 0.39 | 0.95 | 0.26 |
+//! | requests sent until all of 50 clients were admitted, at most 5 at once | 1,703, retrying | 50, waiting | 50, waiting |
 //! | admitted by two servers under a limit of 5 | 10 | 10 | 5 |
-//! | free after the client is killed | at once | at once | at once |
-//! | free after the server is killed | not within 20 s: what a killed worker has counted stays | at once | 9.84 s: its lease |
+//! | a permit is free after its client is killed | at once | at once | at once |
+//! | a permit is free after the server is killed | not within 20 s: what a killed worker has counted stays | at once | 9.84 s: its lease |
 //!
 //! Most of nginx's cost in the first row is the cost of a proxy, not of the limit: without `limit_conn` the value is
 //! 0.40. If a proxy is in front anyway, its limit is nearly free. Then a coarse `limit_conn` for each address in nginx

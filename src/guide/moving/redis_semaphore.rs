@@ -9,7 +9,7 @@
 //! | `new Mutex(redis, key)` | [`Lock::new(store, key)`](crate::Lock::new) | with a [fencing token](super::super::recipes::locks) |
 //! | `new MultiSemaphore(…, permits)` | [`with_weight`](crate::Claim::with_weight) (1) |  |
 //! | `RedlockMutex`, `RedlockSemaphore` | – | one primary; [`min_replicas`](crate::redis::Builder::min_replicas) for failovers |
-//! | `lockTimeout` (10 s) | [`Builder::lease`](crate::redis::Builder::lease) (10 s) | of the store, by the server's clock |
+//! | `lockTimeout` (10 s) | [`Builder::lease`](crate::redis::Builder::lease) (10 s) | one for the whole store, measured by the server's clock |
 //! | `refreshInterval` (0.8 of `lockTimeout`) | a third of a lease | for all permits of a process together |
 //! | `acquireTimeout` (10 s) | [`with_wait`](crate::Claim::with_wait) (0) |  |
 //! | `acquireAttemptsLimit: 1` | a claim without a wait |  |
@@ -17,8 +17,8 @@
 //! | `identifier` (a UUID) | – | chosen by the store |
 //! | `onLockLost` (throws) | [`Permit::lost`](crate::Permit::lost), [`is_lost`](crate::Permit::is_lost), [`OnLost`](crate::OnLost) | reported by the holder's own clock too, while Redis is away |
 //! | `isAcquired` | `!permit.is_lost()` |  |
-//! | `release()` | drop it, or [`release`](crate::Permit::release)`().await` | a drop in any case: on an error and a panic too |
-//! | keys `semaphore:KEY` | `PREFIX{POLICY:KEY}:held` and three more (`semaphore:`) | choose another [prefix](crate::redis::Builder::prefix) beside the old keys |
+//! | `release()` | drop it, or [`release`](crate::Permit::release)`().await` | no `finally`: the drop releases it after an error or a panic too |
+//! | keys `semaphore:KEY` | `PREFIX{POLICY:KEY}:held` and three more; PREFIX is `semaphore:` by default | choose another [prefix](crate::redis::Builder::prefix) beside the old keys |
 //!
 //! Before:
 //!
@@ -55,10 +55,10 @@
 //!
 //! | | redis-semaphore | here |
 //! |---|---|---|
-//! | pairs/s, 1 task and 16 | 4,309 and 49,071 | 7,578 and 56,572 |
+//! | acquires and releases per second, with 1 task and with 16 | 4,309 and 49,071 | 7,578 and 56,572 |
 //! | until all were served, 1,000 ms at best | 1,087 ms | 1,032 ms |
 //! | commands | 1,887 | 110 |
-//! | pairs served in the wrong order, of 1,225 | 342 | 1 |
+//! | pairs of contenders served in the wrong order, of 1,225 | 342 | 1 |
 //!
-//! Here, one pair was in the wrong order as the contenders saw it in a busy process. By the permits' tokens, every pair
-//! was in order.
+//! By the permits' tokens this crate granted every pair in order. The contenders of one pair, in a busy process,
+//! noticed their grants in the other order.

@@ -183,7 +183,7 @@
 //! the layers' refusals, with a `Retry-After` of 1 s. Nothing reads the rest of a refused upload, so read the body
 //! first if clients send much.
 //!
-//! Use a separate policy for the claim. Otherwise an account with the name of the upstream counts in its semaphore.
+//! Use a separate policy for the claim. Otherwise an account with the upstream's name would share its semaphore.
 //!
 //! ```
 //! use axum::{body::Body, extract::{Request, State}, response::Response};
@@ -271,8 +271,8 @@
 //!
 //! - Services in between pass the header on, as they do with the headers of a trace.
 //! - Remove the header from requests of clients, at the proxy. Otherwise a client gets a further limit with each depth.
-//! - An account may have as many requests in flight at each depth as the limit. An inner request that is exempt
-//!   instead, with an extractor that returns `None`, is under no limit at all.
+//! - At each depth an account may have *limit* requests in flight. If you exempt inner requests instead, with an
+//!   extractor that returns `None`, they are under no limit at all.
 //! - A request deeper than `DEEPEST` gets 400. Without a bound, a cycle of calls would not end.
 //! - The layer answers [nested limits](crate::ConcurrencyLimitLayer#nested-limits) of one request with 500. It cannot
 //!   see that another request is an inner one.

@@ -31,9 +31,10 @@
 //! - When the future is ready, the limit is in force in the process that set it. Over Redis the other processes read it
 //!   with their heartbeat, which they send three times in a lease and at least every 5 s. This needs no additional
 //!   command.
-//! - Claims that wait follow it and keep their places. In a fair queue they get new turns. Processes learn of a change
-//!   one after the other. Until all know it, claims of the informed processes may pass the others.
-//! - A claim of a limit of 0, or heavier than its own limit, is a mistake of the service, whatever operators set.
+//! - Claims that wait follow the new limit and keep their places. In a fair queue they get new turns. Processes learn
+//!   of a change one after the other. Until all know it, claims of the informed processes may pass the others.
+//! - A claim with a limit of 0, or a weight above its own limit, is a mistake of the service, whatever limit operators
+//!   set.
 //! - While Redis is away the limits that were known stay in force, also in
 //!   [shares](crate::redis::WhenUnavailable::Share). A server that loses its data loses them, and each process logs
 //!   that once. On a cluster all limits are one key on one node.
@@ -42,8 +43,9 @@
 //! # For the whole fleet, by the load
 //!
 //! The right limit of an upstream is often unknown, and changes. So raise it by one while the upstream answers in time,
-//! and multiply it by 0.9 after an overload (AIMD). One process decides, the holder of a
-//! [`Lock`](crate::Lock), and [`set_limit`](crate::Operate::set_limit) applies its decision in all processes:
+//! and multiply it by 0.9 after an overload (AIMD: additive increase, multiplicative decrease). One process decides,
+//! the holder of a [`Lock`](crate::Lock), and [`set_limit`](crate::Operate::set_limit) applies its decision in all
+//! processes:
 //!
 //! ```
 //! use std::{sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}}, time::Duration};

@@ -32,7 +32,7 @@
 //!   a `static`, or after `std::process::exit`, no such drop happens. If a release is not sent, the permit is held
 //!   until its lease ends.
 //! - Without a layer a claim needs a limit, and waits only if it sets a wait.
-//! - Claim *before* you take a job from its queue. So jobs that have to wait stay in the queue, where any process can
+//! - Claim *before* you take a job from its queue. Then jobs that have to wait stay in the queue, where any process can
 //!   take them.
 //! - The keeper has a separate thread, so work that blocks the runtime for minutes loses no permit. Only code that
 //!   awaits `lost` needs the runtime.
@@ -53,7 +53,7 @@
 //!         Err(error) => return Err(error),
 //!     };
 //!     write_report(guard.token()).await;
-//!     Ok(guard.release().await) // whether it was still held
+//!     Ok(guard.release().await) // true if it was still held
 //! }
 //! # async fn write_report(_: u64) {}
 //!

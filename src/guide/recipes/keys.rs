@@ -10,7 +10,7 @@
 //! use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore, key};
 //!
 //! #[derive(Clone)]
-//! struct Plans; // a database, and a cache before it: each request asks, a refused one too
+//! struct Plans; // a database behind a cache, because each request reads it, even if it is refused
 //!
 //! impl Plans {
 //!     async fn limit(&self, account: &str) -> Result<u32, StatusCode> {
@@ -50,7 +50,7 @@
 //! # An account, or else an address
 //!
 //! [`key::first_of`](crate::key::first_of) takes the first key that is there. Each extractor has a separate policy, so
-//! an account named `192.0.2.1` is not that address:
+//! an account named `192.0.2.1` does not share the limit of that address:
 //!
 //! ```
 //! use axum::{Router, extract::{ConnectInfo, Request}, routing::get};
@@ -157,7 +157,7 @@
 //! # }
 //! ```
 //!
-//! The number is right only if no request reaches the service past the proxies.
+//! The number is right only if each request passes all of the proxies.
 //!
 #![cfg_attr(feature = "axum", doc = include_str!("../links/axum.md"))]
 #![cfg_attr(not(feature = "axum"), doc = include_str!("../links/docs_rs.md"))]

@@ -86,17 +86,17 @@
 //! # }
 //! ```
 //!
-//! The CORS layer answers a preflight itself, so it takes no permit. The other way round a preflight, which never has
-//! the header of the account, is refused with 400, and the browser sends no request at all. With a key that
-//! each request has, such as an address, a preflight takes a permit, and a refusal lacks
-//! `access-control-allow-origin`: the page's script gets a network error instead of the 429 and its `Retry-After`.
+//! The CORS layer answers a preflight itself, so it takes no permit. In the other order a preflight, which never has
+//! the header of the account, is refused with 400, and the browser sends no request at all. With a key that each
+//! request has, such as an address, a preflight takes a permit, and a refusal lacks `access-control-allow-origin`: the
+//! page's script gets a network error instead of the 429 and its `Retry-After`.
 //!
 //! # OpenAI's headers
 //!
 //! Responses of OpenAI's API have three headers: the limit of requests per minute, how many are left, and the time
-//! until all are left again. Such a limit is a [budget](super::super::budgets). A middleware inside of the layer reads
-//! the numbers of an admitted request from its [`Permit`](crate::Permit). For a refused request, `with_rejection` has
-//! the [`Rejection`](crate::Rejection):
+//! until the whole limit is available again. Such a limit is a [budget](super::super::budgets). A middleware inside of
+//! the layer reads the numbers of an admitted request from its [`Permit`](crate::Permit). For a refused request,
+//! `with_rejection` has the [`Rejection`](crate::Rejection):
 //!
 //! ```
 //! use axum::{Router, extract::Request, http::{HeaderMap, request::Parts}, middleware::{self, Next}, response::Response, routing::get};
@@ -304,7 +304,7 @@
 //! }
 //! ```
 //!
-//! Clone the layer, not its parts: all services of one layer, and all layers of one store, policy and key, share
-//! their permits.
+//! Make the layer once and clone it for each connection. All its services share their permits, and so do all layers
+//! with one store, policy and key.
 #![cfg_attr(not(doctest), doc = include_str!("tonic.md"))]
 #![cfg_attr(not(doctest), doc = include_str!("actix.md"))]

@@ -8,7 +8,8 @@
 //!
 //! # A store that answers later
 //!
-//! For a test of timeouts. A cancelled request leaves nothing behind, because the future that holds the claim is dropped.
+//! This store is for tests of timeouts. A cancelled request leaves nothing behind, because the future that holds the
+//! claim is dropped.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -71,16 +72,16 @@
 //!
 //! # A choice of two stores
 //!
-//! The keys of one region in its own Redis, all others in another. All claims of a request go to one store, because only
-//! a store can grant several limits at all or at none.
+//! The keys of one region are in its own Redis, and all other keys in another. All claims of a request go to one store,
+//! because only a store can grant several limits at all or at none.
 //!
 //! ```
 //! use tower_semaphore::{Acquire, Claim, Claims, MemorySemaphore, Semaphore};
 //!
 //! struct Split<A, B> {
 //!     prefix: &'static str,
-//!     with: A,
-//!     without: B,
+//!     matching: A,
+//!     others: B,
 //! }
 //!
 //! impl<A: Semaphore, B: Semaphore> Semaphore for Split<A, B> {
@@ -88,21 +89,21 @@
 //!         let prefix = self.prefix.as_bytes();
 //!         let mut claimed = claims.as_slice().iter();
 //!         match claimed.all(|claim| claim.key().as_bytes().starts_with(prefix)) {
-//!             true => self.with.acquire_all(claims),
-//!             false => self.without.acquire_all(claims),
+//!             true => self.matching.acquire_all(claims),
+//!             false => self.others.acquire_all(claims),
 //!         }
 //!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let (with, without) = (MemorySemaphore::new(), MemorySemaphore::new());
-//! let store = Split { prefix: "eu-", with: with.clone(), without };
+//! let (europe, others) = (MemorySemaphore::new(), MemorySemaphore::new());
+//! let store = Split { prefix: "eu-", matching: europe.clone(), others };
 //! let permit = store.acquire(Claim::new("eu-42").with_limit(1)).await.unwrap();
-//! assert_eq!(with.busy_keys(), 1);
+//! assert_eq!(europe.busy_keys(), 1);
 //! # drop(permit);
 //! # }
 //! ```
 //!
-//! A wrapper may also change claims, for example their policy. Change the claims that it gets: they contain the semaphores
-//! of the limits outside, so a nested limit is found before a wait. With a new claim the request gets status 500 at the end
-//! of its wait.
+//! A wrapper may also change claims, for example their policy. Change the claims that it gets instead of making new
+//! ones: they carry the semaphores of the limits outside, so that a nested limit is found before the wait. With new
+//! claims such a request gets its status 500 only at the end of its wait.

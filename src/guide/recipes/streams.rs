@@ -67,7 +67,8 @@
 //! # }
 //! ```
 //!
-//! - Give this layer to the routes of events only. It shares the permits of other layers of its store and policy.
+//! - Give this layer to the routes of events only. It shares its permits with other layers that have the same store and
+//!   policy.
 //! - Behind nginx events need [`X-Accel-Buffering: no`](super::super::proxies#responses-that-the-proxy-buffers).
 //!
 //! # The newest wins
@@ -142,8 +143,8 @@
 //!
 //! # WebSockets and tunnels
 //!
-//! The body of an upgrade's response ends at once, so the *handler* has to keep the permit, which is an extractor
-//! with the feature `axum`. Move it into the task of the socket, which also should end when the permit is lost:
+//! The body of an upgrade's response ends at once, so the *handler* has to keep the permit. With the feature `axum` it
+//! extracts the permit. Move the permit into the task of the socket, which should also end when the permit is lost:
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -255,9 +256,9 @@
 //!
 //! # Uploads
 //!
-//! While a handler reads its request, the *client's* speed decides how long the permit is held. [`with_max_stall`] bounds
-//! that too: a client loses its permit if it sends less than a kibibyte while the handler waits for this time. With
-//! the feature `axum` the layer watches axum's bodies. For tonic and for hyper's `Incoming` put
+//! While a handler reads its request, the *client's* speed decides how long the permit is held. [`with_max_stall`]
+//! bounds that too: a client loses its permit if the handler waits for its data, and it sends less than a kibibyte in
+//! this time. With the feature `axum` the layer watches axum's bodies. For tonic and for hyper's `Incoming` put
 //! [`RequestBody::watch`](crate::RequestBody::watch) inside of the limit:
 //!
 //! ```
@@ -318,7 +319,7 @@
 //!     Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default())
 //! }
 //!
-//! /// Waits for a permit, and says every two seconds how many wait before it.
+//! /// Waits for a permit, and reports every two seconds the number of waiters before it.
 //! async fn wait(store: &MemorySemaphore, events: &Events) -> Result<Permit, AcquireError> {
 //!     let label = Uuid::new_v4().to_string();
 //!     let claim = Claim::new("reports").with_limit(4).with_wait(Duration::from_secs(600));
@@ -326,7 +327,7 @@
 //!     let mut ticks = interval(Duration::from_secs(2));
 //!     loop {
 //!         tokio::select! {
-//!             biased; // is in the queue before it asks for its place
+//!             biased; // joins the queue before it looks for its place
 //!             answer = &mut permit => return answer,
 //!             _ = ticks.tick() => {}
 //!         }
@@ -335,7 +336,7 @@
 //!         let place = waiting.iter().position(|claim| claim.label.as_ref() == Some(&label));
 //!         if let Some(before) = place {
 //!             let comment = Event::default().comment(format!("{before} before you"));
-//!             let _ = events.try_send(Ok(comment)); // not for a client that does not read
+//!             let _ = events.try_send(Ok(comment)); // dropped if the client does not read
 //!         }
 //!     }
 //! }

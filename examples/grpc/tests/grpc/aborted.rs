@@ -22,7 +22,7 @@ use tower_semaphore::{
 
 const BRIEF: Duration = Duration::from_millis(500);
 
-fn is_lost(status: &Status) {
+fn assert_lost(status: &Status) {
     let lost = (Code::Unavailable, "the permit was lost");
     assert_eq!((status.code(), status.message()), lost);
     for field in ["retry-after", "grpc-retry-pushback-ms", "ratelimit-policy"] {
@@ -31,7 +31,7 @@ fn is_lost(status: &Status) {
 }
 
 /// A call whose handler never answers ends when it loses its permit, and the call behind it is answered.
-async fn aborted(store: impl Semaphore + Operate + Clone, is_revoked: bool) {
+async fn assert_aborted(store: impl Semaphore + Operate + Clone, is_revoked: bool) {
     let (prices, layer) = (Scripted::default(), limit(1, store.clone()));
     let layer = layer.with_on_lost(OnLost::Abort).with_wait(BOUND);
     let layer = match is_revoked {
@@ -49,7 +49,7 @@ async fn aborted(store: impl Semaphore + Operate + Clone, is_revoked: bool) {
         let revoked = store.revoke(&policy, &key, &usage.held[0].id).await;
         assert!(revoked.expect("it is done"));
     }
-    is_lost(
+    assert_lost(
         &soon(never)
             .await
             .expect("no panic")
@@ -64,7 +64,7 @@ async fn aborted(store: impl Semaphore + Operate + Clone, is_revoked: bool) {
 async fn a_call_is_unavailable_and_its_handler_is_dropped() {
     for is_revoked in [false, true] {
         let store = MemorySemaphore::builder().holders(true).build();
-        aborted(store, is_revoked).await;
+        assert_aborted(store, is_revoked).await;
     }
 }
 
@@ -74,12 +74,12 @@ async fn a_call_under_a_limit_in_redis_is_unavailable_and_its_handler_is_dropped
     let store = RedisSemaphore::connect(server.url()).await;
     let store = store.expect("it connects");
     for is_revoked in [false, true] {
-        aborted(store.clone(), is_revoked).await;
+        assert_aborted(store.clone(), is_revoked).await;
     }
 }
 
 #[tokio::test]
-async fn a_call_finishes_unless_the_layer_says_otherwise() {
+async fn a_call_finishes_without_its_permit_unless_the_layer_aborts_it() {
     let layer = limit(1, MemorySemaphore::new()).with_max_hold(Duration::from_millis(1));
     let url = serve(layer, Scripted::default()).await;
     let mut client = PricesClient::new(channel(&url).await);
@@ -88,7 +88,7 @@ async fn a_call_finishes_unless_the_layer_says_otherwise() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_send_its_message_is_ended_where_bodies_are_watched() {
+async fn a_call_whose_client_does_not_send_its_message_ends_if_bodies_are_watched() {
     let limit = limit(1, MemorySemaphore::new()).with_max_stall(BRIEF);
     let limit = ServiceBuilder::new().layer(limit.with_on_lost(OnLost::Abort));
     let layer = limit.map_request(RequestBody::watch).into_inner();
@@ -108,7 +108,7 @@ async fn a_client_that_does_not_send_its_message_is_ended_where_bodies_are_watch
     let path = PathAndQuery::from_static("/market.Prices/Now");
     let codec = ProstCodec::<Item, Price>::default();
     let answer = soon(grpc.client_streaming(silent, path, codec)).await;
-    is_lost(&answer.expect_err("it has no answer"));
+    assert_lost(&answer.expect_err("it has no answer"));
     let next = soon(PricesClient::new(channel).now(ask("ann", "carrot"))).await;
     assert_eq!(next.expect("it is admitted").coins, 7);
 }

@@ -15,14 +15,14 @@ use tower_semaphore::{
 
 const KEY: &str = "prices";
 
-/// A client that may have `limits` calls in flight, and a server without a limit.
+/// A client that may have `max_calls` calls in flight, and a server without a limit.
 async fn client(
     semaphore: impl Semaphore,
-    limits: u32,
+    max_calls: u32,
 ) -> (Scripted, PricesClient<GlobalConcurrencyLimit<Channel>>) {
     let prices = Scripted::default();
     let url = serve(limit(1_000, MemorySemaphore::new()), prices.clone()).await;
-    let limit = GlobalConcurrencyLimitLayer::new(limits, KEY, semaphore);
+    let limit = GlobalConcurrencyLimitLayer::new(max_calls, KEY, semaphore);
     let client = PricesClient::new(limit.layer(channel(&url).await));
     (prices, client)
 }
@@ -100,7 +100,7 @@ async fn a_channel_may_have_a_limit_for_each_account_too() {
 }
 
 #[tokio::test]
-async fn a_channel_whose_limit_fails_calls_has_the_refusal_in_the_statuss_chain() {
+async fn a_channel_whose_limit_fails_calls_has_the_refusal_in_the_chain_of_the_status() {
     let ledger = Ledger::default();
     let url = serve(limit(1_000, MemorySemaphore::new()), Scripted::default()).await;
     let all = |_: &http::Request<Body>| KEY;

@@ -25,7 +25,7 @@ fn held(ledger: &Ledger) -> u32 {
     granted - returned
 }
 
-async fn freed(ledger: &Ledger) {
+async fn assert_freed(ledger: &Ledger) {
     eventually("the permit is free", BOUND, async || held(ledger) == 0).await;
 }
 
@@ -34,7 +34,7 @@ async fn a_unary_call_frees_its_permit() {
     let (ledger, mut client) = server().await;
     let price = client.now(ask("ann", "carrot")).await;
     assert_eq!(price.expect("a price").coins, 7);
-    freed(&ledger).await;
+    assert_freed(&ledger).await;
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn a_stream_holds_its_permit_to_its_trailers() {
     let one_left = async || held(&ledger) == 1;
     eventually("the short one is free", BOUND, one_left).await;
     drop((short, endless));
-    freed(&ledger).await;
+    assert_freed(&ledger).await;
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_stream_that_fails_frees_its_permit() {
         }
     };
     assert_eq!((end.code(), end.message()), (Code::Aborted, "on purpose"));
-    freed(&ledger).await;
+    assert_freed(&ledger).await;
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_stream_that_its_client_cancels_frees_its_permit() {
     let stream = stream.expect("admitted");
     assert_eq!(held(&ledger), 1);
     drop(stream);
-    freed(&ledger).await;
+    assert_freed(&ledger).await;
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_unary_call_that_its_client_cancels_frees_its_permit() {
         answer = never => panic!("{answer:?}"),
         () = admitted => {}
     }
-    freed(&ledger).await;
+    assert_freed(&ledger).await;
 }
 
 #[tokio::test]
@@ -101,14 +101,14 @@ async fn a_call_whose_deadline_ends_while_it_runs_frees_its_permit() {
     let mut hurried = ask("ann", "never");
     hurried.set_timeout(Duration::from_millis(200));
     assert!(soon(client.now(hurried)).await.is_err());
-    freed(&ledger).await;
+    assert_freed(&ledger).await;
 }
 
 #[tokio::test]
 async fn a_panic_in_the_handler_frees_its_permit() {
     let (ledger, mut client) = server().await;
     assert!(soon(client.now(ask("ann", "panic"))).await.is_err());
-    freed(&ledger).await;
+    assert_freed(&ledger).await;
 }
 
 #[tokio::test]
@@ -118,11 +118,11 @@ async fn a_panic_in_a_stream_frees_its_permit() {
     if let Ok(mut stream) = client.follow(ask("ann", "panic")).await {
         while let Ok(Some(_)) = soon(stream.message()).await {}
     }
-    freed(&ledger).await;
+    assert_freed(&ledger).await;
 }
 
 #[tokio::test]
-async fn a_stream_that_lost_its_permit_is_told_so() {
+async fn a_stream_that_lost_its_permit_ends_with_that_status() {
     let store = Fickle::default();
     let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
     let mut client = client(layer).await;
@@ -137,12 +137,12 @@ async fn a_stream_that_lost_its_permit_is_told_so() {
         1
     );
     store.lose();
-    told_that_it_is_lost(stream).await;
+    assert_ends_as_lost(stream).await;
     assert!(!store.is_out());
 }
 
 #[tokio::test]
-async fn a_stream_whose_permit_is_revoked_is_told_so_and_the_next_is_admitted() {
+async fn a_stream_whose_permit_is_revoked_ends_with_that_status_and_the_next_is_admitted() {
     let store = MemorySemaphore::builder().holders(true).build();
     let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
     let mut client = client(layer).await;
@@ -152,11 +152,11 @@ async fn a_stream_whose_permit_is_revoked_is_told_so_and_the_next_is_admitted() 
     let usage = store.usage(&policy, &key).await.expect("it is known");
     let revoked = store.revoke(&policy, &key, &usage.held[0].id).await;
     assert!(revoked.expect("it is done"));
-    told_that_it_is_lost(stream).await;
+    assert_ends_as_lost(stream).await;
     assert!(soon(client.now(ask("ann", "carrot"))).await.is_ok());
 }
 
-async fn told_that_it_is_lost(mut stream: Streaming<Price>) {
+async fn assert_ends_as_lost(mut stream: Streaming<Price>) {
     let end = loop {
         if let Err(status) = soon(stream.message()).await {
             break status;

@@ -32,6 +32,7 @@ async fn client(url: &str) -> Client {
     PricesClient::new(channel(url).await)
 }
 
+/// A stream that has sent its first price.
 async fn followed(client: &mut Client) -> Streaming<Price> {
     let stream = client.follow(ask("ann", "carrot")).await;
     let mut stream = stream.expect("admitted");
@@ -40,7 +41,7 @@ async fn followed(client: &mut Client) -> Streaming<Price> {
     stream
 }
 
-async fn is_refused(client: &mut Client) {
+async fn assert_refused(client: &mut Client) {
     let refused = client.now(ask("ann", "carrot")).await;
     assert_eq!(
         refused.expect_err("refused").code(),
@@ -59,7 +60,7 @@ async fn a_client_that_is_killed_frees_its_permit() {
     assert_eq!(first.as_deref(), Some("60 coins"));
 
     let mut client = client(&url).await;
-    is_refused(&mut client).await;
+    assert_refused(&mut client).await;
     soon(follower.kill()).await.expect("it runs");
     admitted(&mut client, "ann").await;
 }
@@ -73,8 +74,8 @@ async fn two_servers_on_one_redis_share_an_account_s_permits() {
     let (mut here, mut there) = (client(&here).await, client(&there).await);
     let _held = followed(&mut here).await;
     let held_there = followed(&mut there).await;
-    is_refused(&mut here).await;
-    is_refused(&mut there).await;
+    assert_refused(&mut here).await;
+    assert_refused(&mut there).await;
     drop(held_there);
     admitted(&mut here, "ann").await;
 }

@@ -31,7 +31,7 @@ fn assert_refused(status: &Status, code: Code, message: &str) {
 }
 
 #[tokio::test]
-async fn the_sixth_call_in_flight_has_exhausted_its_resources() {
+async fn the_sixth_call_in_flight_is_refused_as_resource_exhausted() {
     let mut client = client(limit(5, MemorySemaphore::new())).await;
     let _five = streams(&mut client, 5).await;
     let message = "Too many requests in flight";
@@ -82,7 +82,7 @@ async fn calls_from_one_address_share_its_limit() {
 }
 
 #[tokio::test]
-async fn a_call_whose_wait_is_over_has_exhausted_its_resources() {
+async fn a_call_whose_wait_is_over_is_refused_as_resource_exhausted() {
     let layer = limit(1, MemorySemaphore::new()).with_wait(Duration::from_millis(100));
     let mut client = client(layer).await;
     let _held = streams(&mut client, 1).await;

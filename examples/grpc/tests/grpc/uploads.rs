@@ -22,13 +22,14 @@ fn endless() -> Request<impl Stream<Item = Item> + Send + 'static> {
     request
 }
 
-async fn upload(channel: &Channel, both: bool) -> Status {
+/// Sends an endless upload. `is_two_way` is true for a call that also streams answers.
+async fn upload(channel: &Channel, is_two_way: bool) -> Status {
     let mut grpc = Grpc::new(channel.clone());
     grpc.ready().await.expect("a connection");
     let path = PathAndQuery::from_static("/market.Prices/Upload");
     let codec = ProstCodec::<Item, Price>::default();
     let answer = async {
-        match both {
+        match is_two_way {
             true => grpc.streaming(endless(), path, codec).await.map(drop),
             false => grpc
                 .client_streaming(endless(), path, codec)

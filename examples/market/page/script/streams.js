@@ -127,7 +127,10 @@ const MOST_REFUSALS = 6;
 /** The pause after each drawing, because visitors cannot read or hear refusals faster. */
 const REFUSALS_MS = 1000;
 
-/** The refusals that are not drawn yet: the newest ones, and their number. */
+/**
+ * The refusals that are not drawn yet: the newest ones, and their number. `total` counts those that were drawn, at the
+ * latest at the time `drawn`.
+ */
 const noRefusals = () => ({ newest: [], count: 0, total: 0, drawn: 0, timer: null });
 let refusals = noRefusals();
 

@@ -5,29 +5,29 @@ const MOST_LISTINGS = 20;
 
 /** The cheapest listings, by id. */
 let listings = new Map();
-/** The number of dearer listings, and the price at which they start. */
-let untold = 0;
-let dear = Infinity;
+/** The number of dearer listings that the market has not sent, and the price at which they start. */
+let unsentCount = 0;
+let unsentPrice = Infinity;
 let coins = 0;
 
 function showListings({ listings: all, total }) {
   listings = new Map(all.map((listing) => [listing.id, listing]));
-  untold = total - all.length;
-  dear = untold ? all.at(-1).price : Infinity;
+  unsentCount = total - all.length;
+  unsentPrice = unsentCount ? all.at(-1).price : Infinity;
   drawListings();
 }
 
 function addListing(listing) {
   // A dearer listing would be shown before others that the market has not sent.
-  if (listing.price < dear) listings.set(listing.id, listing);
-  else if (!listings.has(listing.id)) untold += 1;
+  if (listing.price < unsentPrice) listings.set(listing.id, listing);
+  else if (!listings.has(listing.id)) unsentCount += 1;
   drawListings();
   if (listing.seller === watched) showAccount();
 }
 
 function showTrade(trade) {
-  if (!listings.delete(trade.id)) untold = Math.max(0, untold - 1);
-  if (listings.size < MOST_LISTINGS && untold) feed.renew();
+  if (!listings.delete(trade.id)) unsentCount = Math.max(0, unsentCount - 1);
+  if (listings.size < MOST_LISTINGS && unsentCount) feed.renew();
   else drawListings();
   byId("no-trades").hidden = true;
   log(byId("trades"), make("li", {},
@@ -43,7 +43,7 @@ function drawListings() {
   const all = [...listings.values()].sort((a, b) => a.price - b.price || (a.id < b.id ? -1 : 1));
   reconcile(byId("listings"), all.slice(0, MOST_LISTINGS), (listing) => listing.id, makeListing, drawListing);
   byId("no-listings").hidden = all.length > 0;
-  const more = Math.max(0, all.length - MOST_LISTINGS) + untold;
+  const more = Math.max(0, all.length - MOST_LISTINGS) + unsentCount;
   byId("more-listings").hidden = more === 0;
   setText(byId("more-listings"), `and ${more} dearer ones`);
 }

@@ -1,4 +1,4 @@
-//! A look at an account's permits, and when two looks differ.
+//! A snapshot of an account's permits, and when two snapshots differ.
 
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -8,13 +8,13 @@ use tower_semaphore::semaphore::{PermitInfo, Usage};
 const MOST_WAITERS: usize = 100;
 
 /// The account's holders at one moment, and the head of the queue.
-pub(super) struct Look {
+pub(super) struct Snapshot {
     usage: Usage,
     queue_length: usize,
 }
 
-impl Look {
-    pub(super) fn at(mut usage: Usage) -> Self {
+impl Snapshot {
+    pub(super) fn new(mut usage: Usage) -> Self {
         let queue_length = usage.waiting.len();
         usage.waiting.truncate(MOST_WAITERS);
         Self {
@@ -25,15 +25,15 @@ impl Look {
 
     pub(super) fn to_json(&self) -> String {
         let text = self.usage.to_json();
-        let mut told: Value = serde_json::from_str(&text).unwrap_or_default();
-        told["queue_length"] = json!(self.queue_length);
-        told.to_string()
+        let mut json: Value = serde_json::from_str(&text).unwrap_or_default();
+        json["queue_length"] = json!(self.queue_length);
+        json.to_string()
     }
 }
 
 /// Equal if nothing but the time has changed. Waiters' heartbeats do not count as changes, because a long queue has one
 /// at any moment.
-impl PartialEq for Look {
+impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
         let (before, after) = (&self.usage, &other.usage);
         let limit = |usage: &Usage| (usage.limit, usage.is_limit_set);
