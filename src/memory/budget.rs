@@ -1,7 +1,7 @@
 //! The spent and reserved units of a budget.
 //!
 //! Spent units return evenly with time, the limit within a window. They are counted in nanoseconds of the window, so
-//! that nothing is rounded: a unit is `window` of these, and each nanosecond returns `limit` of them.
+//! that nothing is rounded: a unit counts as `window` nanoseconds, and each nanosecond that passes returns `limit`.
 
 use super::units::HeldUnits;
 use crate::{
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// The first waiter looks at least this often whether its units fit, also while its key is paused. The others look less
 /// often the further behind they are. So they notice if all waiters before them are not polled, and a crowd costs little.
-const LOOK: Duration = Duration::from_millis(500);
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The first waiter loses its place if its units fit and it has not looked for this time: it is not polled.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -22,12 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) fn next_look(others: usize) -> Duration {
     const LONGEST: Duration = Duration::from_secs(60);
     let turns = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
-    LOOK.saturating_mul(turns).min(LONGEST)
+    LOOK_INTERVAL.saturating_mul(turns).min(LONGEST)
 }
 
 pub(super) struct BudgetState {
     window: Window,
-    /// The units that were spent and have not returned at `at`.
+    /// The units that were spent and have not returned at `at`, in nanoseconds: see the module docs.
     spent: u128,
     at: Instant,
     /// How many units return within a window: the limit of the last grant.
@@ -49,13 +49,14 @@ pub(super) enum Due {
 /// The last waiter that was notified as the head of the queue.
 struct Turn {
     serial: u64,
+    /// When its units fit, as the last notice reported.
     due: Due,
     /// When it last looked, or became the head.
     seen: Instant,
 }
 
 /// A notice for the head of the queue.
-pub(super) enum Notice {
+pub(super) enum HeadNotice {
     /// When its units fit has changed.
     Look,
     /// It has lost its place.
@@ -111,7 +112,8 @@ impl BudgetState {
         self.due_beside(weight, limit, 0)
     }
 
-    /// An instant stays the same until something is spent, reserved or freed.
+    /// When these units fit beside this number of reserved units. The instant stays the same until something is spent,
+    /// reserved or freed.
     fn due_beside(&self, weight: u32, limit: u32, reserved: u64) -> Due {
         let Some(room) = u64::from(limit).checked_sub(reserved + u64::from(weight)) else {
             return Due::Unknown;
@@ -200,15 +202,15 @@ impl BudgetState {
     }
 
     /// Returns the notice that the head of the queue needs. `None` if it knows already when its units fit.
-    pub(super) fn notice(&mut self, serial: u64, due: Due) -> Option<Notice> {
+    pub(super) fn notice(&mut self, serial: u64, due: Due) -> Option<HeadNotice> {
         let now = Instant::now();
         let known = self.turn.as_ref().filter(|turn| turn.serial == serial);
         let seen = known.map_or(now, |turn| turn.seen);
         if due == Due::Now && now.saturating_duration_since(seen) > PATIENCE {
-            return Some(Notice::Lapsed);
+            return Some(HeadNotice::Lapsed);
         }
         let is_new = known.is_none_or(|turn| turn.due != due);
         self.turn = Some(Turn { serial, due, seen });
-        is_new.then_some(Notice::Look)
+        is_new.then_some(HeadNotice::Look)
     }
 }

@@ -67,12 +67,13 @@ pub(super) struct FairPosition<'a> {
 
 /// The tags of a fair queue.
 pub(super) struct Tags {
+    /// The virtual time.
     time: i64,
     /// The finish of each flow's last claim. A finish behind the virtual time is kept until it is forgotten.
     finishes: HashMap<Option<CompactKey>, Finish, RandomState>,
     /// At this number of flows, those that have finished are forgotten. Then the number is set to twice the flows that
     /// remain, because forgetting looks at all flows.
-    most: usize,
+    forget_at: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -95,7 +96,7 @@ impl Tags {
         Self {
             time: last,
             finishes: HashMap::default(),
-            most: FEW,
+            forget_at: FEW,
         }
     }
 
@@ -109,10 +110,10 @@ impl Tags {
     /// Records a claim that has joined behind this head with this start tag.
     pub(super) fn joined(&mut self, turn: &FairTurn, head: i64, start: i64) {
         self.time = self.time.max(head);
-        if self.finishes.len() >= self.most {
+        if self.finishes.len() >= self.forget_at {
             let time = self.time;
             self.finishes.retain(|_, finish| finish.at > time);
-            self.most = FEW.max(self.finishes.len() * 2);
+            self.forget_at = FEW.max(self.finishes.len() * 2);
         }
         let finish = Finish {
             at: start + turn.cost,
@@ -145,6 +146,7 @@ impl Tags {
     ) -> Vec<i64> {
         let places: Vec<_> = places.collect();
         let mut starts: Vec<_> = places.iter().map(|place| place.start).collect();
+        // `fixed` are the tags of the waiters that do not move.
         let (mut gaps, mut fixed) = (HashMap::<_, Gap, RandomState>::default(), Vec::new());
         for (at, place) in places.iter().enumerate() {
             match gaps.get_mut(&place.turn.flow) {
@@ -157,14 +159,13 @@ impl Tags {
                 _ => fixed.push(place.start),
             }
         }
-        let ahead = gaps.values().map(|gap| (gap.slot, gap.later.front()));
-        let ahead = ahead.filter_map(|(slot, at)| Some(Reverse((slot, *at?))));
-        let (mut ahead, mut fixed) = (
-            ahead.collect::<BinaryHeap<_>>(),
-            fixed.into_iter().peekable(),
-        );
+        let firsts = gaps.values().map(|gap| (gap.slot, gap.later.front()));
+        let firsts = firsts.filter_map(|(slot, at)| Some(Reverse((slot, *at?))));
+        // The next waiter of each of these flows, the earliest slot on top.
+        let mut movable: BinaryHeap<_> = firsts.collect();
+        let mut fixed = fixed.into_iter().peekable();
         let mut next = i64::MIN;
-        while let Some(Reverse((slot, at))) = ahead.pop() {
+        while let Some(Reverse((slot, at))) = movable.pop() {
             next = next.max(slot);
             while let Some(taken) = fixed.next_if(|taken| *taken <= next) {
                 next += i64::from(taken == next);
@@ -175,7 +176,7 @@ impl Tags {
                 gap.slot = next + cost;
                 gap.later.pop_front();
                 let later = gap.later.front();
-                ahead.extend(later.map(|at| Reverse((gap.slot, *at))));
+                movable.extend(later.map(|at| Reverse((gap.slot, *at))));
             }
             next += 1;
         }
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_finished_is_forgotten() {
+    fn flows_that_have_finished_are_forgotten() {
         let mut tags = Tags::after(0);
         for flow in 0..1_000 {
             let start = 2 * UNIT * flow;
