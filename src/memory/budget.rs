@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The first waiter looks at least this often whether its units fit, also while its key is paused. The others look less
-/// often the further behind they are. So they notice if all waiters before them are not polled, and a crowd costs little.
+/// often the further behind they are. So they notice if all waiters before them are not polled, and a crowd costs
+/// little.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The first waiter loses its place if its units fit and it has not looked for this time: it is not polled.
@@ -128,7 +129,8 @@ impl BudgetState {
         }
     }
 
-    /// Reserves the units of a claim. From now on spent units return at the rate of this limit. Returns the units in use.
+    /// Reserves the units of a claim. From now on spent units return at the rate of this limit. Returns the units in
+    /// use.
     #[inline(never)]
     pub(super) fn reserve(&mut self, weight: u32, limit: u32) -> u32 {
         self.spend(0);

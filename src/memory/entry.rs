@@ -370,8 +370,8 @@ impl Entry {
         self.pause.as_deref()
     }
 
-    /// Pauses the key, unless it is paused for as long already. Returns notices for the waiters that do not know yet that
-    /// it is paused.
+    /// Pauses the key, unless it is paused for as long already. Returns notices for the waiters that do not know yet
+    /// that it is paused.
     pub(super) fn set_pause(&mut self, pause: &Pause) -> Vec<WaiterNotice> {
         let since = Instant::now();
         let (until, note) = (since + pause.time, pause.note.clone());

@@ -16,8 +16,8 @@ use std::{fmt, slice, sync::Arc};
 /// The store counts only the permits of this process, and answers like the store in Redis. A permit needs no lease,
 /// because it ends with its process at the latest. A key takes memory while one of its permits is held, while it is
 /// [paused](crate::Operate::pause), and while time has not returned all units of a
-/// [budget](crate::Claim::with_window). The store also keeps idle keys, because the next claim is likely to be for one of
-/// them. It keeps a few thousand of them at most, or the number of keys in use if that is greater.
+/// [budget](crate::Claim::with_window). The store also keeps idle keys, because the next claim is likely to be for one
+/// of them. It keeps a few thousand of them at most, or the number of keys in use if that is greater.
 ///
 /// A claim that can be answered at once is answered in the call of [`acquire`](Semaphore::acquire)
 /// and needs no Tokio runtime. A clone is a handle to the same store. Permits count until they end,

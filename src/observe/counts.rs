@@ -214,7 +214,7 @@ pub(crate) struct PermitCounter(Option<(Store, Lasting)>);
 impl PermitCounter {
     /// A permit that is counted from now on.
     #[inline]
-    pub(crate) fn begun(store: Store, policy: &str) -> Self {
+    pub(crate) fn begin(store: Store, policy: &str) -> Self {
         Self(Some((store, Lasting::begin(store, policy, What::Permit))))
     }
 
@@ -225,8 +225,9 @@ impl PermitCounter {
         lasting.end().then_some(*store)
     }
 
+    /// Counts the outcome of the permit's claim at this limit.
     #[inline]
-    pub(crate) fn claimed(&self, outcome: Outcome) {
+    pub(crate) fn count_claim(&self, outcome: Outcome) {
         if let Some((_, lasting)) = &self.0 {
             lasting.meter.outcome(outcome);
         }

@@ -29,7 +29,7 @@ pub struct LimitInfo {
 
 impl LimitInfo {
     /// The most characters of a note.
-    pub(crate) const NOTE: usize = 128;
+    const MAX_NOTE: usize = 128;
 
     /// A limit without a note, for a custom store.
     ///
@@ -55,7 +55,7 @@ impl LimitInfo {
 
     /// The part of a note that is kept: its first characters, or `None` for an empty note.
     pub(crate) fn note_of(note: &str) -> Option<String> {
-        let kept: String = note.chars().take(Self::NOTE).collect();
+        let kept: String = note.chars().take(Self::MAX_NOTE).collect();
         Some(kept).filter(|kept| !kept.is_empty())
     }
 

@@ -143,11 +143,11 @@ from_texts!(&str String Arc<str>);
 pub struct SemaphoreId(NonZeroU64);
 
 impl SemaphoreId {
-    /// The id of the semaphore of this name. The name must differ for any two stores, policies and keys, and be the same
-    /// for all handles to a store.
+    /// The id of the semaphore of this name. The name must differ for any two stores, policies and keys, and be the
+    /// same for all handles to a store.
     ///
-    /// Only a hash of the name is kept, with a random seed for each process: 64 bits, so two names have one id by chance
-    /// once in 10¹⁹ comparisons. See [`SemaphoreId`] for an example.
+    /// The id is a hash of 64 bits, with a random seed for each process. Two names get the same id by chance once in
+    /// 10¹⁹ comparisons. See [`SemaphoreId`] for an example.
     pub fn new(name: impl Hash) -> Self {
         static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self::numbered(SEED.hash_one(name))

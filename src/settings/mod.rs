@@ -160,7 +160,7 @@ impl Settings {
         claims.map(|claim| {
             let claim = self.complete(claim);
             if let Some(flow) = &narrowest {
-                return claim.or_flow(flow);
+                return claim.with_default_flow(flow);
             }
             narrowest = has_flows.then(|| claim.key().clone());
             claim
@@ -185,7 +185,7 @@ impl Settings {
     /// The claim, with these settings for each value that the claim does not set.
     #[inline]
     pub(crate) fn complete(&self, claim: Claim) -> Claim {
-        claim.or(&self.policy, self.limit, self.wait, self.max_waiting)
+        claim.with_defaults(&self.policy, self.limit, self.wait, self.max_waiting)
     }
 }
 
