@@ -21,8 +21,9 @@ impl Usage {
     /// ```
     ///
     /// `pause` is `null` unless the key is [paused](crate::Operate::pause). `waiting` is in the order in which claims
-    /// will be served. `budgets` has a `window_ms`, `spent` and `reserved` for each [budget](crate::Claim::with_window). A
-    /// flow is text, with bytes that are not UTF-8 replaced. A long flow is `#` and the hash that the store has.
+    /// will be served. `budgets` has a `window_ms`, `spent` and `reserved` for each
+    /// [budget](crate::Claim::with_window). A flow is text, with bytes that are not UTF-8 replaced. A long flow is `#`
+    /// and the hash that the store has.
     ///
     /// # Examples
     ///

@@ -89,9 +89,9 @@
 //! [`with_cooldown`](ConcurrencyLimitLayer::with_cooldown) pauses the upstream's key in all processes for that time.
 //! Requests that wait keep their places.
 //!
-//! **What if my service is not HTTP, or refusals should be errors?** Use [`LimitLayer`], which limits services of any request
-//! type: a stack of tower, a generated client, a database. A handler that acquires a permit itself keeps it until its
-//! response's body ends with [`hold`], and refuses as the layers do with [`Rejection::of`].
+//! **What if my service is not HTTP, or refusals should be errors?** Use [`LimitLayer`], which limits services of any
+//! request type: a stack of tower, a generated client, a database. A handler that acquires a permit itself keeps it
+//! until its response's body ends with [`hold`], and refuses as the layers do with [`Rejection::of`].
 //!
 //! **Does it need a Tokio runtime?** The store in Redis does. The store in memory needs one only
 //! for claims that wait, for [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold), for

@@ -1,5 +1,6 @@
 //! When a refused client should try again: a schedule of free slots for each key. The docs of
-//! [`Rejection`](crate::Rejection#when-to-try-again) have its promise. Times are seconds since the creation of the layer.
+//! [`Rejection`](crate::Rejection#when-to-try-again) have its promise. Times are seconds since the creation of the
+//! layer.
 //!
 //! - The *hold* of a key is the mean of the last 64 times for which its permits were held. Before the first permit has
 //!   ended, it is the hold of the policy, or half a second. It is at least the time since the last grant or end of a
@@ -10,17 +11,17 @@
 //! - Clients return at the part of a second in which they were refused. So if holds are shorter than a second, each
 //!   second is divided into the number of holds that fit into it, at most 32 parts. Each part has separate slots:
 //!   `limit / margin` in each second.
-//! - Each flow of a key has a separate schedule, so a crowded flow delays the clients of no other flow. Its slots are its
-//!   share of the key's slots. Up to 64 flows share these: the flows of clients that received a later time.
+//! - Each flow of a key has a separate schedule, so a crowded flow delays the clients of no other flow. Its slots are
+//!   its share of the key's slots. Up to 64 flows share these: the flows of clients that received a later time.
 //! - A schedule ends after 20 holds, but not before 60 s, and at 600 s at the latest. Then it begins again, at a random
 //!   time in its first slot.
-//! - After a failure of the store or the loss of a permit, a single schedule for all keys has ten slots in a second, for
-//!   30 s. Under a limit of 0 each key has such a schedule.
+//! - After a failure of the store or the loss of a permit, a single schedule for all keys has ten slots in a second,
+//!   for 30 s. Under a limit of 0 each key has such a schedule.
 //!
-//! The table of keys is bounded, so that clients with many accounts cannot make it grow. Like a set-associative cache, it
-//! maps each key to one set of a few places. A new key takes the place that has been idle longest: its key has no permits,
-//! and all of its slots have passed. If no place is idle, the new key has no schedule. Its clients get the first slot, by
-//! the hold of the policy, and no other key gets later slots because of it.
+//! The table of keys is bounded, so that clients with many accounts cannot make it grow. Like a set-associative cache,
+//! it maps each key to one set of a few places. A new key takes the place that has been idle longest: its key has no
+//! permits, and all of its slots have passed. If no place is idle, the new key has no schedule. Its clients get the
+//! first slot, by the hold of the policy, and no other key gets later slots because of it.
 
 use crate::semaphore::{Claim, Few, Permit, Policy};
 use foldhash::fast::RandomState;

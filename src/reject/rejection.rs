@@ -126,8 +126,8 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// - After a failure of the store or the loss of a permit, clients return ten in a second.
 /// - A [pause](crate::AcquireError::Paused) has no schedule: `Retry-After` is the rest of the pause, rounded up.
 ///
-/// A layer knows only the permits of its process, and has schedules for 4,096 keys. Beyond these a key's clients get its
-/// first slot.
+/// A layer knows only the permits of its process, and has schedules for 4,096 keys. Beyond these a key's clients get
+/// its first slot.
 ///
 /// # Examples
 ///

@@ -42,8 +42,8 @@ impl Cooldown {
     }
 
     /// Pauses the key of a request's permit if the response asks for it. The future is ready after the store's answer,
-    /// or after [`LONGEST_WAIT`]. A task sends the pause, so dropping the future does not stop it. The task holds the permit
-    /// until the answer, so that no waiter is granted before the pause.
+    /// or after [`LONGEST_WAIT`]. A task sends the pause, so dropping the future does not stop it. The task holds the
+    /// permit until the answer, so that no waiter is granted before the pause.
     ///
     /// # Panics
     ///
@@ -79,8 +79,8 @@ impl Cooldown {
     }
 }
 
-/// The time for which a response asks its client to wait. `None` without a valid `Retry-After`, for a status other than 429
-/// and 503, and for rejections of this crate.
+/// The time for which a response asks its client to wait. `None` without a valid `Retry-After`, for a status other than
+/// 429 and 503, and for rejections of this crate.
 fn retry_delay<B>(response: &Response<B>) -> Option<Duration> {
     let is_asking = matches!(
         response.status(),

@@ -17,10 +17,10 @@ macro_rules! settings_methods {
         /// kibibyte (1,024 bytes), so a client that sends single bytes stalls too. It does not count while the handler
         /// does not read, nor after the head, because each side of a bidirectional stream may be quiet.
         ///
-        /// - The wait begins when the handler polls the body and finds no data, and ends with its next poll. So set no bound
-        ///   for a handler that gives up a read, as `select!` does, and works on before it reads again.
-        /// - A client that waits for the first bytes of the response before it sends more stalls too. So set no bound for
-        ///   a gateway of bidirectional streams.
+        /// - The wait begins when the handler polls the body and finds no data, and ends with its next poll. So set no
+        ///   bound for a handler that gives up a read, as `select!` does, and works on before it reads again.
+        /// - A client that waits for the first bytes of the response before it sends more stalls too. So set no bound
+        ///   for a gateway of bidirectional streams.
         /// - With the feature `axum` the layer watches bodies of axum (`axum::body::Body`).
         /// - The layer cannot watch other bodies, because it cannot replace them. In tonic and hyper, put
         ///   [`RequestBody::watch`](crate::RequestBody::watch) between the layer and the service.
@@ -337,7 +337,8 @@ macro_rules! claim_methods {
     };
 }
 
-/// Defines the accessors of a service with a field `inner`. `$service` is an expression of the service around `"market"`.
+/// Defines the accessors of a service with a field `inner`. `$service` is an expression of the service around
+/// `"market"`.
 macro_rules! inner_service_methods {
     ($service:literal) => {
         /// The inner service.
