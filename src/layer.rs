@@ -81,7 +81,7 @@ use tower_layer::Layer;
 ///
 /// # Nested limits
 ///
-/// Limits of different policies, keys or stores count by themselves, each with a separate permit. The permit in the
+/// Limits of different policies, keys or stores count separately, each with its own permit. The permit in the
 /// request's extensions keeps the permits of the outer limits.
 ///
 /// Two nested limits of one store (server and prefix, whatever the handle or wrapper), policy and key are a mistake of
@@ -104,7 +104,7 @@ use tower_layer::Layer;
 /// # Limits that change
 ///
 /// An operator [sets a limit](crate::Operate::set_limit) in the store: it is in force in every process, for requests
-/// that wait too, whatever claims say.
+/// that wait too, whatever limits claims have.
 ///
 /// A claim may also carry its own limit, so an extractor can follow a value that its process changes: a
 /// `tokio::sync::watch`, an atomic number or an `ArcSwap` of a whole configuration.
@@ -195,7 +195,7 @@ impl<K> ConcurrencyLimitLayer<K> {
 
     settings_methods!(
         "ConcurrencyLimitLayer::new(5, key::header(\"x-account-id\"), MemorySemaphore::new())",
-        "Not at all unless set: a request that finds no room is refused at once."
+        "By default it does not wait: a request that finds no room is refused at once."
     );
 
     fn settings_mut(&mut self) -> &mut Settings {

@@ -76,11 +76,11 @@
 //!
 //! **How do I keep a WebSocket's permit?** The layer puts a clone of the [`Permit`] into the request's extensions. Move
 //! that clone into the task of the socket, because the body of the upgrade response ends at once. Under several limits
-//! that one permit stands for all of them. See [the recipe][websockets]; [`ConcurrencyLimitLayer`] describes how such a
+//! this one permit stands for all of them. See [the recipe][websockets]; [`ConcurrencyLimitLayer`] describes how such a
 //! socket ends.
 //!
 //! **How do I limit tokens or requests per minute?** With a budget: a claim with a
-//! [window](Claim::with_window), beside limits of requests in flight. The store in memory has them.
+//! [window](Claim::with_window), beside limits of requests in flight. Both stores have budgets.
 //!
 //! **Does it work with gRPC?** Yes, in a server of tonic and around its channels. A refused client gets
 //! a status, and a stream holds its permit to its trailers. See [`ConcurrencyLimitLayer`].

@@ -68,7 +68,7 @@ impl Nesting {
         claims.map(|claim| claim.within(&semaphores))
     }
 
-    /// The answer of an inner limit's store. If one of the two limits is in shadow, the mistake is only logged.
+    /// Returns the answer of an inner limit's store. If one of the two limits is in shadow, the mistake is only logged.
     ///
     /// # Errors
     ///

@@ -92,7 +92,7 @@ impl<F, H> LimitLayer<F, H> {
 
     claim_methods!(
         "LimitLayer::new(5, |account: &String| account.clone(), MemorySemaphore::new())",
-        "Not at all unless set: a request that finds no room is refused at once."
+        "By default it does not wait: a request that finds no room is refused at once."
     );
 
     fn settings_mut(&mut self) -> &mut Settings {

@@ -101,7 +101,7 @@ impl Keys {
         shard.pause(hash, claim, pause);
     }
 
-    /// The refusal of a claim that would wait for a permit of its own request, which an outer layer holds.
+    /// The refusal of a claim that would wait for a permit that its request already holds through an outer layer.
     pub(super) fn own_permit(&self, claim: &Claim) -> Option<AcquireError> {
         if claim.outer().is_empty() {
             return None;

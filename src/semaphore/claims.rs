@@ -21,7 +21,7 @@ use std::{
 /// The order has to be the same for all requests. Two requests with the same limits in opposite orders may each hold
 /// the units that the other waits for, until one wait is over.
 ///
-/// No claims at all exempt a request, as `None` does.
+/// An empty list of claims exempts the request, as `None` does.
 ///
 /// # Examples
 ///

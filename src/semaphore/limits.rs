@@ -1,4 +1,5 @@
-//! Limits that operators set: in force for every claim of a key, or of all keys of a policy, whatever the claims say.
+//! Limits that operators set: in force for every claim of a key, or of all keys of a policy, whatever limits the
+//! claims have.
 
 use super::{Key, Policy, StoreError, StoredKey};
 use futures_core::Stream;

@@ -126,8 +126,8 @@ from_texts!(&str String Arc<str>);
 
 /// Identifies one counting semaphore in this process: the semaphore of a store, a policy and a key.
 ///
-/// A store puts the id into its permits and refusals. A layer compares the ids to notice that a limit outside of it
-/// counts its requests in the same semaphore. So a wrapper of a store has nothing to forward. With
+/// A store puts the id into its permits and refusals, so a wrapper of a store has nothing to forward. A layer compares
+/// the ids to notice that an outer limit counts its requests in the same semaphore. With
 /// [`Claim::is_within`](crate::Claim::is_within) a store notices it before a claim waits.
 ///
 /// # Examples
