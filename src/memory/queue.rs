@@ -110,7 +110,7 @@ impl KeyRefusal {
                 retry_after,
                 semaphore,
             },
-            // The limit of a claim that is itself 0 is refused earlier.
+            // An operator has set this limit: a claim whose own limit is 0 is refused earlier.
             (None, 0) => AcquireError::KeyClosed { policy },
             (None, _) => AcquireError::Full {
                 policy,
@@ -133,7 +133,7 @@ struct Start {
     /// The tags of the first and of the last waiter.
     head: i64,
     last: i64,
-    /// True if the claim skipped a tag of a waiter that has left.
+    /// True if the claim skipped the tag of a waiter that has left.
     meets_gap: bool,
 }
 
@@ -217,7 +217,7 @@ impl Queue {
         self.waiting.len() - self.departed
     }
 
-    /// A limit under which every waiter's claim fits at least once.
+    /// With this number of held units no waiter fits, unless an operator has set the limit.
     pub(super) fn max_limit(&self) -> u32 {
         self.max_limit
     }
@@ -304,7 +304,7 @@ impl Queue {
         first + run as i64
     }
 
-    /// Counts the waiters before this rank, including those that have left.
+    /// Counts the waiters up to and including this rank, also those that have left.
     fn index_of(&self, rank: i64) -> usize {
         self.waiting.partition_point(|other| other.rank <= rank)
     }

@@ -151,6 +151,7 @@ impl Waiter {
         self.places.retain(|place| place.level <= level);
         let claim = &claims[at];
         if self.places.last().is_none_or(|place| place.level < level) {
+            // Of several claims, a wait that is over is reported as a full limit, by `wait_for`.
             let is_only = self.claims.as_slice().len() == 1;
             if is_only && claim.wait().is_some() && self.time_left(claim).is_zero() {
                 return Err(self.timed_out(claim, refusal.id));
@@ -163,7 +164,7 @@ impl Waiter {
         let is_alone = self.places.len() == 1;
         if let Some(place) = self.places.last_mut() {
             let now = Instant::now();
-            // The head of an earlier queue loses its place if it does not look.
+            // With several places it may be the head of an earlier queue, which loses its place if it does not look.
             let ahead = if is_alone { refusal.ahead } else { 0 };
             let look_at = now + next_look(ahead);
             place.look_at = Some(match refusal.due {
@@ -185,7 +186,7 @@ impl Waiter {
         paused.next()
     }
 
-    /// Joins the queue of a level.
+    /// Joins the queue of a level, or fails with `full` if the claim may not wait any more.
     fn wait_for(
         &mut self,
         level: usize,
@@ -204,7 +205,8 @@ impl Waiter {
         self.claims.as_slice().get(self.levels.len())
     }
 
-    /// Joins the queue, if the claim may still wait.
+    /// Joins the queue as [`wait_for`](Self::wait_for) does. Returns the place in it, and that among the store's
+    /// waiters.
     fn join(
         &mut self,
         level: usize,
@@ -217,8 +219,8 @@ impl Waiter {
         let slot = self.slot.take().or_else(|| self.keys.slot(wait.is_trial));
         let slot = slot.ok_or(AcquireError::Overloaded)?;
         let (hash, shard) = self.keys.place(claim.key());
-        let permits = self.claims.as_slice().len() - self.budgets.len();
-        let details = match level.checked_sub(permits) {
+        let first_budget = self.claims.as_slice().len() - self.budgets.len();
+        let details = match level.checked_sub(first_budget) {
             Some(budget) => Arc::clone(&self.budgets[budget]),
             None => self.keys.details(claim, &self.loss),
         };
