@@ -33,9 +33,9 @@ pub(super) struct BudgetState {
     at: Instant,
     /// How many units return within a window: the limit of the last grant.
     limit: u32,
-    /// In units.
+    /// In units, not in nanoseconds.
     reserved: u64,
-    turn: Option<Turn>,
+    head: Option<NotifiedHead>,
 }
 
 /// When units of a claim fit.
@@ -48,7 +48,7 @@ pub(super) enum Due {
 }
 
 /// The last waiter that was notified as the head of the queue.
-struct Turn {
+struct NotifiedHead {
     serial: u64,
     /// When its units fit, as the last notice reported.
     due: Due,
@@ -72,7 +72,7 @@ impl BudgetState {
             at: Instant::now(),
             limit: 0,
             reserved: 0,
-            turn: None,
+            head: None,
         }
     }
 
@@ -103,6 +103,7 @@ impl BudgetState {
         self.spent.saturating_sub(passed * u128::from(self.limit))
     }
 
+    /// When these units fit.
     #[inline(never)]
     pub(super) fn due(&self, weight: u32, limit: u32) -> Due {
         self.due_beside(weight, limit, self.reserved)
@@ -133,6 +134,7 @@ impl BudgetState {
     /// use.
     #[inline(never)]
     pub(super) fn reserve(&mut self, weight: u32, limit: u32) -> u32 {
+        // Brings `spent` up to date before the rate changes.
         self.spend(0);
         self.limit = limit;
         self.reserved += u64::from(weight);
@@ -188,31 +190,31 @@ impl BudgetState {
         self.reserved == 0 && self.spent_at(Instant::now()) == 0
     }
 
-    /// Notes that a waiter has looked. Only the head has a turn.
+    /// Notes that a waiter has looked, if it is the head.
     pub(super) fn note_look(&mut self, serial: u64) {
-        let turn = self.turn.as_mut().filter(|turn| turn.serial == serial);
-        if let Some(turn) = turn {
-            turn.seen = Instant::now();
+        let head = self.head.as_mut().filter(|head| head.serial == serial);
+        if let Some(head) = head {
+            head.seen = Instant::now();
         }
     }
 
     /// Forgets that the head was notified: it has looked in vain, because its key is paused.
     pub(super) fn forget_notice(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.due = Due::Unknown;
+        if let Some(head) = &mut self.head {
+            head.due = Due::Unknown;
         }
     }
 
     /// Returns the notice that the head of the queue needs. `None` if it knows already when its units fit.
     pub(super) fn notice(&mut self, serial: u64, due: Due) -> Option<HeadNotice> {
         let now = Instant::now();
-        let known = self.turn.as_ref().filter(|turn| turn.serial == serial);
-        let seen = known.map_or(now, |turn| turn.seen);
+        let known = self.head.as_ref().filter(|head| head.serial == serial);
+        let seen = known.map_or(now, |head| head.seen);
         if due == Due::Now && now.saturating_duration_since(seen) > PATIENCE {
             return Some(HeadNotice::Lapsed);
         }
-        let is_new = known.is_none_or(|turn| turn.due != due);
-        self.turn = Some(Turn { serial, due, seen });
+        let is_new = known.is_none_or(|head| head.due != due);
+        self.head = Some(NotifiedHead { serial, due, seen });
         is_new.then_some(HeadNotice::Look)
     }
 }

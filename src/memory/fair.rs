@@ -16,7 +16,7 @@ use std::{
 const UNIT: i64 = 100_000;
 
 /// With fewer flows than this, none is forgotten.
-const FEW: usize = 64;
+const MIN_FLOWS: usize = 64;
 
 /// The flow and the cost of a claim, which decide its turn in a fair queue.
 pub(super) struct FairTurn {
@@ -78,6 +78,7 @@ pub(super) struct Tags {
 
 #[derive(Clone, Copy)]
 struct Finish {
+    /// The tag at which the flow's last claim finishes.
     at: i64,
     /// True if a waiter of the flow has left and the waiters behind it have not moved up yet.
     has_gap: bool,
@@ -86,6 +87,7 @@ struct Finish {
 /// The waiters of a flow behind its first gap. The next of them starts at `slot` or later.
 struct Gap {
     slot: i64,
+    /// Their positions in the queue.
     later: VecDeque<usize>,
 }
 
@@ -96,7 +98,7 @@ impl Tags {
         Self {
             time: last,
             finishes: HashMap::default(),
-            forget_at: FEW,
+            forget_at: MIN_FLOWS,
         }
     }
 
@@ -113,7 +115,7 @@ impl Tags {
         if self.finishes.len() >= self.forget_at {
             let time = self.time;
             self.finishes.retain(|_, finish| finish.at > time);
-            self.forget_at = FEW.max(self.finishes.len() * 2);
+            self.forget_at = MIN_FLOWS.max(self.finishes.len() * 2);
         }
         let finish = Finish {
             at: start + turn.cost,
@@ -150,7 +152,9 @@ impl Tags {
         let (mut gaps, mut fixed) = (HashMap::<_, Gap, RandomState>::default(), Vec::new());
         for (at, place) in places.iter().enumerate() {
             match gaps.get_mut(&place.turn.flow) {
+                // Behind a gap of its flow.
                 Some(gap) if !place.has_left && place.start >= gap.slot => gap.later.push_back(at),
+                // The first gap of its flow.
                 None if place.has_left => {
                     let (slot, later) = (place.start.max(self.time), VecDeque::new());
                     gaps.insert(&place.turn.flow, Gap { slot, later });
@@ -294,7 +298,7 @@ mod tests {
         for flow in 0..1_000 {
             let start = 2 * UNIT * flow;
             tags.joined(&turn(&flow.to_string(), 1, 1), start, start + 1);
-            assert!(tags.finishes.len() <= FEW);
+            assert!(tags.finishes.len() <= MIN_FLOWS);
         }
     }
 }
