@@ -63,7 +63,7 @@ impl<S, B: 'static> Acquiring<S, B> {
         // Records for each limit how long its permits are held.
         let limits = permit.levels().zip(self.limits.iter());
         let limits = limits.map(|(_, limit)| (&limit.policy, limit.key));
-        settings.retry.time(&permit, limits);
+        settings.retry.time_permit(&permit, limits);
         self.counter.ended(permit.outcome());
         let limits = || self.limits;
         let granted = RequestPermit::new(permit, &mut self.request, limits, settings);

@@ -50,18 +50,19 @@ pub(crate) trait Bounded: Send + Sync + 'static {
     fn end(&self);
 }
 
-/// A countdown to the end of something. Dropping it cancels the countdown.
+/// A countdown to the end of an object. Dropping it cancels the countdown.
 pub(crate) struct Countdown(AbortHandle);
 
 impl Countdown {
-    /// Starts a countdown that ends `held` when it has no time left. It checks `held` after `first` for the first time.
+    /// Starts a countdown that ends `object` when it has no time left. It checks `object` after `first` for the first
+    /// time.
     ///
     /// # Panics
     ///
     /// Outside of a Tokio runtime.
-    pub(crate) fn start<T: Bounded + ?Sized>(held: Weak<T>, first: Duration) -> Self {
+    pub(crate) fn start<T: Bounded + ?Sized>(object: Weak<T>, first: Duration) -> Self {
         let counting = Counting {
-            held: Some(held),
+            object: Some(object),
             since: Instant::now(),
             left: first,
         };
@@ -77,29 +78,32 @@ impl Drop for Countdown {
 
 struct Counting<T: Bounded + ?Sized> {
     /// `None` once the countdown is over.
-    held: Option<Weak<T>>,
+    object: Option<Weak<T>>,
     since: Instant,
     left: Duration,
 }
 
 impl<T: Bounded + ?Sized> Counting<T> {
     async fn run(mut self) {
-        while self.held.is_some() {
+        while self.object.is_some() {
             sleep(self.left.saturating_sub(self.since.elapsed())).await;
-            self.look();
+            self.check();
         }
     }
 
-    fn look(&mut self) {
-        let held = self.held.as_ref().and_then(Weak::upgrade);
-        let left = held.as_ref().map_or(Duration::ZERO, |held| held.left());
+    /// Ends the object if it has no time left. Stops counting if the object is gone.
+    fn check(&mut self) {
+        let object = self.object.as_ref().and_then(Weak::upgrade);
+        let left = object
+            .as_ref()
+            .map_or(Duration::ZERO, |object| object.left());
         if !left.is_zero() {
             (self.since, self.left) = (Instant::now(), left);
             return;
         }
-        self.held = None;
-        if let Some(held) = held {
-            held.end();
+        self.object = None;
+        if let Some(object) = object {
+            object.end();
         }
     }
 }
@@ -109,16 +113,16 @@ impl<T: Bounded + ?Sized> Counting<T> {
 /// once: an end too early is better than no bound.
 impl<T: Bounded + ?Sized> Drop for Counting<T> {
     fn drop(&mut self) {
-        let is_held = |held: &Weak<T>| held.strong_count() > 0;
-        let Some(held) = self.held.take().filter(is_held) else {
+        let is_alive = |object: &Weak<T>| object.strong_count() > 0;
+        let Some(object) = self.object.take().filter(is_alive) else {
             return;
         };
         let Some(runtime) = runtime() else {
-            held.upgrade().inspect(|held| held.end());
+            object.upgrade().inspect(|object| object.end());
             return;
         };
         let rest = Self {
-            held: Some(held),
+            object: Some(object),
             ..*self
         };
         runtime.spawn(rest.run());

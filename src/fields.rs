@@ -57,7 +57,7 @@ impl Fields {
         let (policy, limit, remaining) = (level.policy(), level.limit(), level.remaining());
         let window = level.window();
         if limit != self.limit || *policy != self.policy || window.is_some() {
-            self.list(headers, policy.as_str(), limit, window);
+            self.append_policy(headers, policy.as_str(), limit, window);
             return add(
                 headers,
                 RATELIMIT,
@@ -72,8 +72,8 @@ impl Fields {
         add(headers, RATELIMIT, value);
     }
 
-    /// Adds a policy without the number of units that remain, which is unknown.
-    pub(crate) fn list(
+    /// Adds a policy, without the number of units that remain.
+    pub(crate) fn append_policy(
         &self,
         headers: &mut HeaderMap,
         policy: &str,
@@ -92,14 +92,14 @@ impl Fields {
     ///
     /// `remaining` is `None` if the number is unknown, for example because the store failed. Then the response has no
     /// `RateLimit` field, because the draft requires the remaining units in it.
-    pub(crate) fn refuse(
+    pub(crate) fn append_refusal(
         &self,
         headers: &mut HeaderMap,
         (policy, limit, window): (&str, u32, Option<Duration>),
         remaining: Option<u32>,
         retry_after: u64,
     ) {
-        self.list(headers, policy, limit, window);
+        self.append_policy(headers, policy, limit, window);
         if let Some(remaining) = remaining {
             let reset = reset_value(policy, remaining, retry_after);
             add(headers, RATELIMIT, reset);

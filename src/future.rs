@@ -255,8 +255,10 @@ where
         response: Response<ResBody>,
         settings: &Settings,
     ) -> Transition<S, ReqBody, ResBody, S::Error> {
-        let paused = granted.as_ref();
-        match paused.and_then(|granted| granted.cool_down(&response, settings)) {
+        let pause = granted
+            .as_ref()
+            .and_then(|granted| granted.cool_down(&response, settings));
+        match pause {
             Some(paused) => Continue(Self::Pause {
                 answer: Some((granted, response)),
                 paused,

@@ -21,8 +21,9 @@ impl Usage {
     /// ```
     ///
     /// `pause` is `null` unless the key is [paused](crate::Operate::pause). `waiting` is in the order in which claims
-    /// will be served. `budgets` has a `window_ms`, `spent` and `reserved` for each [budget](crate::Claim::with_window). A
-    /// flow is text, with bytes that are not UTF-8 replaced. A long flow is `#` and the hash that the store has.
+    /// will be served. `budgets` has a `window_ms`, `spent` and `reserved` for each
+    /// [budget](crate::Claim::with_window). A flow is text, with bytes that are not UTF-8 replaced. A long flow is `#`
+    /// and the hash that the store has.
     ///
     /// # Examples
     ///
@@ -70,7 +71,7 @@ fn permit(permit: &PermitInfo) -> String {
     );
     let (process, since) = (process(&permit.process), millis(permit.since));
     let ends = or_null(permit.ends.map(millis));
-    let flow = permit.flow.as_ref().map(shown);
+    let flow = permit.flow.as_ref().map(flow_text);
     let flow = or_null(flow.as_deref().map(JsonString));
     let window = or_null(permit.window.map(|window| window.as_millis()));
     let settled = or_null(permit.settled);
@@ -85,7 +86,7 @@ fn pause(pause: &PauseInfo) -> String {
     format!(r#"{{"since":{since},"until":{until},"note":{note}}}"#)
 }
 
-fn shown(flow: &StoredKey) -> String {
+fn flow_text(flow: &StoredKey) -> String {
     match flow {
         StoredKey::Whole { key } => String::from_utf8_lossy(key.as_bytes()).into_owned(),
         StoredKey::Hashed { hash } => format!("#{hash}"),

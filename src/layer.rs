@@ -23,9 +23,9 @@ use tower_layer::Layer;
 ///
 /// The layer puts a clone of the [`Permit`](crate::Permit) into the request's extensions, and
 /// dropping the last clone releases the permit. So a handler that keeps the permit, or the
-/// request, keeps its units in use. A handler that answers with a tunnel must keep the permit, because the body of such a
-/// response ends before the connection does. Tunnels are WebSockets and other upgrades over HTTP/1.1, and CONNECT, which
-/// over HTTP/2 opens WebSockets too. `hyper::upgrade::on` drops the permit in the request; the [guide](crate)
+/// request, keeps its units in use. A handler that answers with a tunnel must keep the permit, because the body of such
+/// a response ends before the connection does. Tunnels are WebSockets and other upgrades over HTTP/1.1, and CONNECT,
+/// which over HTTP/2 opens WebSockets too. `hyper::upgrade::on` drops the permit in the request; the [guide](crate)
 /// shows how a handler keeps it. With the feature `tracing` the layer logs one warning if such a body ends and no other
 /// clone of the permit lives. Under several limits that one permit stands for all of them. With the feature `axum` the
 /// permit is an extractor; without it, extract `Extension<Permit>`:
@@ -81,7 +81,7 @@ use tower_layer::Layer;
 ///
 /// # Nested limits
 ///
-/// Limits of different policies, keys or stores count by themselves, each with a separate permit. The permit in the
+/// Limits of different policies, keys or stores count separately, each with its own permit. The permit in the
 /// request's extensions keeps the permits of the outer limits.
 ///
 /// Two nested limits of one store (server and prefix, whatever the handle or wrapper), policy and key are a mistake of
@@ -90,10 +90,10 @@ use tower_layer::Layer;
 /// each of the two, with [`with_policy`](Self::with_policy). Two handles that were connected to one Redis separately
 /// count as one store if their users may run `INFO` and the server was not restarted in between.
 ///
-/// The inner limit finds the mistake in its store's answer, and holds nothing then. Its claims contain the semaphores of
-/// the outer limits, so the stores of this crate refuse such a request at once instead of letting it wait in vain. If one
-/// of the two limits is [in shadow](Self::with_shadow), the mistake is only logged. In a custom store the layer finds the
-/// mistake if the store [has ids](crate::semaphore::Grant::semaphore), and before a wait if the store
+/// The inner limit finds the mistake in its store's answer, and holds nothing then. Its claims contain the semaphores
+/// of the outer limits, so the stores of this crate refuse such a request at once instead of letting it wait in vain.
+/// If one of the two limits is [in shadow](Self::with_shadow), the mistake is only logged. In a custom store the layer
+/// finds the mistake if the store [has ids](crate::semaphore::Grant::semaphore), and before a wait if the store
 /// [compares them](crate::Claim::is_within).
 ///
 /// A request is under a limit until the end of its response, or of the call if it fails. A client such as hyper-util's
@@ -103,8 +103,8 @@ use tower_layer::Layer;
 ///
 /// # Limits that change
 ///
-/// An operator [sets a limit](crate::Operate::set_limit) in the store: it is in force in every process, for requests that
-/// wait too, whatever claims say.
+/// An operator [sets a limit](crate::Operate::set_limit) in the store: it is in force in every process, for requests
+/// that wait too, whatever limits claims have.
 ///
 /// A claim may also carry its own limit, so an extractor can follow a value that its process changes: a
 /// `tokio::sync::watch`, an atomic number or an `ArcSwap` of a whole configuration.
@@ -195,7 +195,7 @@ impl<K> ConcurrencyLimitLayer<K> {
 
     settings_methods!(
         "ConcurrencyLimitLayer::new(5, key::header(\"x-account-id\"), MemorySemaphore::new())",
-        "Not at all unless set: a request that finds no room is refused at once."
+        "By default it does not wait: a request that finds no room is refused at once."
     );
 
     fn settings_mut(&mut self) -> &mut Settings {

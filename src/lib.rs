@@ -76,11 +76,11 @@
 //!
 //! **How do I keep a WebSocket's permit?** The layer puts a clone of the [`Permit`] into the request's extensions. Move
 //! that clone into the task of the socket, because the body of the upgrade response ends at once. Under several limits
-//! that one permit stands for all of them. See [the recipe][websockets]; [`ConcurrencyLimitLayer`] describes how such a
+//! this one permit stands for all of them. See [the recipe][websockets]; [`ConcurrencyLimitLayer`] describes how such a
 //! socket ends.
 //!
 //! **How do I limit tokens or requests per minute?** With a budget: a claim with a
-//! [window](Claim::with_window), beside limits of requests in flight. The store in memory has them.
+//! [window](Claim::with_window), beside limits of requests in flight. Both stores have budgets.
 //!
 //! **Does it work with gRPC?** Yes, in a server of tonic and around its channels. A refused client gets
 //! a status, and a stream holds its permit to its trailers. See [`ConcurrencyLimitLayer`].
@@ -89,9 +89,9 @@
 //! [`with_cooldown`](ConcurrencyLimitLayer::with_cooldown) pauses the upstream's key in all processes for that time.
 //! Requests that wait keep their places.
 //!
-//! **What if my service is not HTTP, or refusals should be errors?** Use [`LimitLayer`], which limits services of any request
-//! type: a stack of tower, a generated client, a database. A handler that acquires a permit itself keeps it until its
-//! response's body ends with [`hold`], and refuses as the layers do with [`Rejection::of`].
+//! **What if my service is not HTTP, or refusals should be errors?** Use [`LimitLayer`], which limits services of any
+//! request type: a stack of tower, a generated client, a database. A handler that acquires a permit itself keeps it
+//! until its response's body ends with [`hold`], and refuses as the layers do with [`Rejection::of`].
 //!
 //! **Does it need a Tokio runtime?** The store in Redis does. The store in memory needs one only
 //! for claims that wait, for [`with_max_hold`](ConcurrencyLimitLayer::with_max_hold), for

@@ -1,8 +1,8 @@
 //! Finds two nested limits that count a request in one semaphore: the inner one would count it twice, or wait for the
 //! request's own permit.
 //!
-//! This module compares the semaphore ids of permits and refusals. A claim contains the ids of the outer limits, so that
-//! the store refuses the claim before it waits.
+//! This module compares the semaphore ids of permits and refusals. A claim contains the ids of the outer limits, so
+//! that the store refuses the claim before it waits.
 
 use crate::{
     observe::events,
@@ -60,15 +60,15 @@ impl Nesting {
         }
     }
 
-    /// Adds the semaphores of the outer limits to the claims, so that none waits for the request's own permit. A limit in
-    /// shadow is left out, because it refuses no claim.
+    /// Adds the semaphores of the outer limits to the claims, so that none waits for the request's own permit. A limit
+    /// in shadow is left out, because it refuses no claim.
     pub(crate) fn mark(&self, claims: Claims) -> Claims {
         let counting = self.outer.iter().filter(|outer| !outer.is_shadow);
         let semaphores: Arc<[_]> = counting.map(|outer| outer.semaphore).collect();
         claims.map(|claim| claim.within(&semaphores))
     }
 
-    /// The answer of an inner limit's store. If one of the two limits is in shadow, the mistake is only logged.
+    /// Returns the answer of an inner limit's store. If one of the two limits is in shadow, the mistake is only logged.
     ///
     /// # Errors
     ///

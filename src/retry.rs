@@ -1,26 +1,28 @@
 //! When a refused client should try again: a schedule of free slots for each key. The docs of
-//! [`Rejection`](crate::Rejection#when-to-try-again) have its promise. Times are seconds since the creation of the layer.
+//! [`Rejection`](crate::Rejection#when-to-try-again) have its promise. Times are seconds since the creation of the
+//! layer.
 //!
 //! - The *hold* of a key is the mean of the last 64 times for which its permits were held. Before the first permit has
-//!   ended, it is the hold of the policy, or half a second. It is at least the time since the last grant or end of a
-//!   permit that is held, and at most 60 s. If the holds are shorter than 5 ms, one permit in 16 is timed.
+//!   ended, it is the hold of the policy, or half a second. While permits are held, it is at least the time since
+//!   the last grant or end of one. It is at most 60 s. If the holds are shorter than 5 ms, one permit in 16 is timed.
 //! - The first slot is `hold × margin` from now, at least 1 s. Each further slot is `hold × margin × weight / limit`
 //!   later. The `margin` is `1 + 1.25 / √(limit / weight)`: holds are random, so a returning client finds room only if
 //!   some is left over.
 //! - Clients return at the part of a second in which they were refused. So if holds are shorter than a second, each
 //!   second is divided into the number of holds that fit into it, at most 32 parts. Each part has separate slots:
 //!   `limit / margin` in each second.
-//! - Each flow of a key has a separate schedule, so a crowded flow delays the clients of no other flow. Its slots are its
-//!   share of the key's slots. Up to 64 flows share these: the flows of clients that received a later time.
+//! - Each flow of a key has a separate schedule, so a crowded flow delays the clients of no other flow. Its slots are
+//!   its share of the key's slots. Up to 64 flows share these: those with clients that were refused and are not due
+//!   yet.
 //! - A schedule ends after 20 holds, but not before 60 s, and at 600 s at the latest. Then it begins again, at a random
 //!   time in its first slot.
-//! - After a failure of the store or the loss of a permit, a single schedule for all keys has ten slots in a second, for
-//!   30 s. Under a limit of 0 each key has such a schedule.
+//! - After a failure of the store or the loss of a permit, a single schedule for all keys has ten slots in a second,
+//!   for 30 s. Under a limit of 0 each key has such a schedule.
 //!
-//! The table of keys is bounded, so that clients with many accounts cannot make it grow. Like a set-associative cache, it
-//! maps each key to one set of a few places. A new key takes the place that has been idle longest: its key has no permits,
-//! and all of its slots have passed. If no place is idle, the new key has no schedule. Its clients get the first slot, by
-//! the hold of the policy, and no other key gets later slots because of it.
+//! The table of keys is bounded, so that clients with many accounts cannot make it grow. Like a set-associative cache,
+//! it maps each key to one set of a few places. A new key takes the place that has been idle longest: its key has no
+//! permits, and all of its slots have passed. If no place is idle, the new key has no schedule. Its clients get the
+//! first slot, by the hold of the policy, and no other key gets later slots because of it.
 
 use crate::semaphore::{Claim, Few, Permit, Policy};
 use foldhash::fast::RandomState;
@@ -40,20 +42,20 @@ const SETS: usize = 512;
 const PLACES: usize = 8;
 
 /// The assumed mean hold of a policy, in seconds, until one of its permits has ended.
-const UNSEEN: f64 = 0.5;
+const UNKNOWN_HOLD: f64 = 0.5;
 
 /// Longer holds count as this many seconds, so that a stream of hours does not send clients away for hours.
-const LONGEST: f64 = 60.0;
+const MAX_HOLD: f64 = 60.0;
 
-/// A new hold has a weight of 1 / `MEMORY` in the mean, once this many were seen.
-const MEMORY: u32 = 64;
+/// Once this number of holds was seen, a new hold has a weight of 1 / `MAX_SEEN` in the mean.
+const MAX_SEEN: u32 = 64;
 
-/// If the mean hold is below this, permits are frequent, so only one in [`SPARSE`] is timed.
-const OFTEN: f64 = 0.005;
-const SPARSE: u32 = 16;
+/// If the mean hold is below this number of seconds, permits are frequent, so only one in [`SAMPLE`] is timed.
+const SHORT_HOLD: f64 = 0.005;
+const SAMPLE: u32 = 16;
 
 /// The most flows that are tracked for one key.
-const FLOWS: usize = 64;
+const MAX_FLOWS: usize = 64;
 
 /// The times of one layer's permits and refusals.
 pub(crate) struct Retry {
@@ -72,13 +74,14 @@ type Id = u64;
 struct PlaceSet {
     /// The id in each place, or 0 if the place was never used.
     ids: [AtomicU64; PLACES],
-    are_sparse: [AtomicBool; PLACES],
+    /// True if only one in [`SAMPLE`] permits is timed.
+    are_sampled: [AtomicBool; PLACES],
     times: Mutex<Vec<Times>>,
 }
 
 #[derive(Default)]
 struct Times {
-    /// The mean hold, and the number of holds in it, which stops growing at `MEMORY`.
+    /// The mean hold, and the number of holds in it, which stops growing at `MAX_SEEN`.
     hold: Option<f64>,
     seen: u32,
     /// The number of timed permits that are held, and the time of the last grant or end of one.
@@ -86,9 +89,18 @@ struct Times {
     changed: f64,
     /// The next free slot in each part of a second.
     free: Vec<f64>,
-    /// For a key, its flows with clients that were asked to return: hash, share, and the time of the return.
-    flows: Vec<(u64, u32, f64)>,
+    /// For a key, its flows with clients that were asked to return.
+    flows: Vec<FlowReturn>,
     /// The latest time at which a client was asked to return.
+    until: f64,
+}
+
+/// A flow with a client that was asked to return.
+struct FlowReturn {
+    /// The hash of the flow.
+    flow: u64,
+    share: u32,
+    /// The time of the return.
     until: f64,
 }
 
@@ -133,15 +145,15 @@ impl Retry {
         }
     }
 
-    /// Times a permit that was just granted at these limits, or skips it: see [`SPARSE`].
+    /// Times a permit that was just granted at these limits, or skips it: see [`SAMPLE`].
     #[inline]
-    pub(crate) fn time<'a>(
+    pub(crate) fn time_permit<'a>(
         self: &Arc<Self>,
         permit: &Permit,
         limits: impl Iterator<Item = (&'a Policy, u64)>,
     ) {
         let ids = limits.map(|(policy, key)| self.ids(policy, key));
-        let ids = ids.filter(|[key, _]| !self.set(*key).is_sparse(*key) || is_chosen());
+        let ids = ids.filter(|[key, _]| !self.set(*key).is_sampled(*key) || is_chosen());
         let ids: Few<[Id; 2]> = ids.collect();
         if !ids.is_empty() {
             let (retry, since) = (Arc::clone(self), self.now());
@@ -169,7 +181,7 @@ impl Retry {
             return self.next(key, now, 0, FAILED);
         }
         let mean = self.set(policy).with(policy, |times| times.hold);
-        let mean = mean.flatten().unwrap_or(UNSEEN);
+        let mean = mean.flatten().unwrap_or(UNKNOWN_HOLD);
         let hold = self.set(key).hold(key, mean, now);
         let places = f64::from(limit) / f64::from(weight.max(1));
         // The square-root staffing rule: holds are random, so a returning client finds room only if some room is spare.
@@ -247,9 +259,9 @@ impl PlaceSet {
     }
 
     #[inline]
-    fn is_sparse(&self, id: Id) -> bool {
+    fn is_sampled(&self, id: Id) -> bool {
         let place = self.find(id);
-        place.is_some_and(|place| self.are_sparse[place].load(Relaxed))
+        place.is_some_and(|place| self.are_sampled[place].load(Relaxed))
     }
 
     /// Accesses the times of an id. Returns `None` if it has no place.
@@ -279,7 +291,7 @@ impl PlaceSet {
             *times = Times::default();
             place
         };
-        self.are_sparse[place].store(false, Relaxed);
+        self.are_sampled[place].store(false, Relaxed);
         self.ids[place].store(id, Relaxed);
         Some(place)
     }
@@ -287,11 +299,11 @@ impl PlaceSet {
     /// Returns the mean hold. While permits are held, it is at least the time since the last change. That time is not
     /// known if only a sample of permits is timed.
     fn hold(&self, id: Id, unseen: f64, now: f64) -> f64 {
-        let is_sparse = self.is_sparse(id);
+        let is_sampled = self.is_sampled(id);
         let hold = self.with(id, |times| {
-            let is_known = times.held > 0 && !is_sparse;
+            let is_known = times.held > 0 && !is_sampled;
             let unchanged = if is_known { now - times.changed } else { 0.0 };
-            times.hold.unwrap_or(unseen).max(unchanged.min(LONGEST))
+            times.hold.unwrap_or(unseen).max(unchanged.min(MAX_HOLD))
         });
         hold.unwrap_or(unseen)
     }
@@ -308,8 +320,8 @@ impl PlaceSet {
     fn end(&self, id: Id, since: f64, now: f64) {
         let mut times = self.times.lock();
         if let Some(place) = self.find(id) {
-            let is_sparse = times[place].end(since, now);
-            self.are_sparse[place].store(is_sparse, Relaxed);
+            let is_sampled = times[place].end(since, now);
+            self.are_sampled[place].store(is_sampled, Relaxed);
         }
     }
 }
@@ -329,16 +341,16 @@ impl Times {
     /// clients will return.
     fn turns(&mut self, flow: u64, share: u32, now: f64) -> f64 {
         let flows = &mut self.flows;
-        flows.retain(|(other, _, until)| *other != flow && *until > now);
-        let others: u32 = flows.iter().map(|(_, share, _)| share).sum();
+        flows.retain(|other| other.flow != flow && other.until > now);
+        let others: u32 = flows.iter().map(|other| other.share).sum();
         1.0 + f64::from(others) / f64::from(share)
     }
 
     /// Notes when a client of this flow was asked to return.
     fn note_return(&mut self, flow: u64, share: u32, until: f64) {
         self.until = self.until.max(until);
-        if self.flows.len() < FLOWS {
-            self.flows.push((flow, share, until));
+        if self.flows.len() < MAX_FLOWS {
+            self.flows.push(FlowReturn { flow, share, until });
         }
     }
 
@@ -346,11 +358,11 @@ impl Times {
     fn end(&mut self, since: f64, now: f64) -> bool {
         let hold = now - since;
         (self.held, self.changed) = (self.held - 1, now);
-        self.seen = (self.seen + 1).min(MEMORY);
+        self.seen = (self.seen + 1).min(MAX_SEEN);
         let mean = self.hold.unwrap_or_default();
-        let mean = mean + (hold.min(LONGEST) - mean) / f64::from(self.seen);
+        let mean = mean + (hold.min(MAX_HOLD) - mean) / f64::from(self.seen);
         self.hold = Some(mean);
-        mean < OFTEN && hold < OFTEN
+        mean < SHORT_HOLD && hold < SHORT_HOLD
     }
 }
 
@@ -371,14 +383,14 @@ impl Drop for HoldTimer {
     }
 }
 
-/// Chooses one of [`SPARSE`] permits, spread so that layers that alternate on one thread all get a share.
+/// Chooses one of [`SAMPLE`] permits, spread so that layers that alternate on one thread all get a share.
 fn is_chosen() -> bool {
     thread_local! {
         static TURN: Cell<u32> = const { Cell::new(0) };
     }
     let turn = TURN.get().wrapping_add(0x9E37_79B9);
     TURN.set(turn);
-    turn < u32::MAX / SPARSE
+    turn < u32::MAX / SAMPLE
 }
 
 #[cfg(test)]
@@ -402,11 +414,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn keys_beyond_the_table_get_the_first_slot_and_take_no_memory() {
         let retry = Retry::default();
-        assert!(refuse(&retry, 0, 100_000).iter().all(|told| *told == 1));
+        assert!(
+            refuse(&retry, 0, 100_000)
+                .iter()
+                .all(|seconds| *seconds == 1)
+        );
         assert_eq!(places(&retry), SETS * PLACES);
         // Keys without a place have no schedule.
         let again = refuse(&retry, 0, 100_000);
-        let later = again.iter().filter(|told| **told > 1).count();
+        let later = again.iter().filter(|seconds| **seconds > 1).count();
         assert_eq!(later, SETS * PLACES);
     }
 
@@ -417,7 +433,7 @@ mod tests {
         tokio::time::advance(std::time::Duration::from_secs(2)).await;
         refuse(&retry, 200_000, 100);
         let again = refuse(&retry, 200_000, 100);
-        assert!(again.iter().all(|told| *told > 1), "each has a place");
+        assert!(again.iter().all(|seconds| *seconds > 1), "each has a place");
     }
 
     #[tokio::test(start_paused = true)]

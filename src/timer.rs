@@ -22,7 +22,7 @@ const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// A time by Tokio's clock, which tests may pause, or by the real one.
 #[derive(Debug, Clone, Copy)]
-enum At {
+enum Deadline {
     Tokio(time::Instant),
     Real(Instant),
 }
@@ -32,7 +32,7 @@ pin_project! {
     /// runtime has ended. So each runtime that polls this future gets a new Tokio timer.
     #[must_use = "futures do nothing unless polled"]
     pub(crate) struct Timer {
-        at: At,
+        at: Deadline,
         runtime: Option<Id>,
         #[pin]
         sleep: Option<Sleep>,
@@ -59,14 +59,14 @@ pub(crate) struct Elapsed {
 
 /// Returns a future that is ready at this time by the real clock. It may be ready too early if Tokio's clock is paused.
 pub(crate) fn sleep_until(at: Instant) -> Timer {
-    Timer::new(At::Real(at))
+    Timer::new(Deadline::Real(at))
 }
 
 /// Returns a future that is ready after this time by Tokio's clock.
 pub(crate) fn sleep(time: Duration) -> Timer {
     let now = time::Instant::now();
     let at = now.checked_add(time).unwrap_or(now + FOREVER);
-    Timer::new(At::Tokio(at))
+    Timer::new(Deadline::Tokio(at))
 }
 
 pub(crate) fn timeout_at<F: Future>(at: Instant, future: F) -> Timeout<F> {
@@ -79,7 +79,7 @@ pub(crate) fn timeout<F: Future>(time: Duration, future: F) -> Timeout<F> {
     Timeout { future, timer }
 }
 
-impl At {
+impl Deadline {
     /// The time by Tokio's clock, which is ahead of the real clock if it was paused.
     fn by_tokio(self) -> time::Instant {
         match self {
@@ -91,13 +91,14 @@ impl At {
         }
     }
 
+    /// True for a time by the real clock that has not come yet.
     fn is_to_come(self) -> bool {
         matches!(self, Self::Real(at) if Instant::now() < at)
     }
 }
 
 impl Timer {
-    fn new(at: At) -> Self {
+    fn new(at: Deadline) -> Self {
         Self {
             at,
             runtime: None,
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_the_longest_differ_and_begin_again_after_a_calm() {
+    fn pauses_grow_to_the_longest_vary_and_start_over_after_a_calm() {
         let (start, mut backoff) = (Duration::from_secs(1_000), Backoff::default());
         let first = pauses(&mut backoff, start, start + Duration::from_millis(400));
         assert!(first.len() >= 4, "{first:?}");

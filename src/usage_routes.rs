@@ -19,7 +19,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// How long a store looks for keys before the answer is sent.
-const TIME: Duration = Duration::from_millis(250);
+const PAGE_TIME: Duration = Duration::from_millis(250);
 
 type Operated = Arc<dyn Operate>;
 
@@ -79,7 +79,7 @@ async fn keys(
     let policy = policy_of(policy)?;
     let cursor = cursor.map(|cursor| text("cursor", cursor)).transpose()?;
     let page = semaphore
-        .keys_page(&policy, cursor.as_deref(), TIME)
+        .keys_page(&policy, cursor.as_deref(), PAGE_TIME)
         .await?;
     let page =
         page.ok_or_else(|| ErrorResponse::query("cursor", "it is not one that an answer had"))?;

@@ -24,11 +24,11 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Keeps a value until a response's body ends: a [`Permit`](crate::Permit) that a handler has acquired, a span, a counter
-/// of requests in flight.
+/// Keeps a value until a response's body ends: a [`Permit`](crate::Permit) that a handler has acquired, a span, a
+/// counter of requests in flight.
 ///
-/// The guard is dropped when the body ends, fails or is dropped: see [`ResponseBody`]. So a client that hangs up ends it
-/// too. If the body has ended already, the guard is dropped at once. The loss of a permit does not end the body.
+/// The guard is dropped when the body ends, fails or is dropped: see [`ResponseBody`]. So a client that hangs up ends
+/// it too. If the body has ended already, the guard is dropped at once. The loss of a permit does not end the body.
 ///
 /// # Panics
 ///

@@ -163,7 +163,7 @@ impl Upload {
             progress: Mutex::default(),
         });
         let watched = Arc::downgrade(&upload);
-        if let Some(watched) = replace(request.body_mut(), watched) {
+        if let Some(watched) = wrap_axum_body(request.body_mut(), watched) {
             let uploads = request.extensions_mut().get_or_insert_default::<Uploads>();
             uploads.0.push(watched);
         }
@@ -215,7 +215,7 @@ impl Bounded for Upload {
 
 /// Wraps an axum body, which can hold a body of any type. Returns the upload if the body has another type.
 #[cfg(feature = "axum")]
-fn replace<B: 'static>(body: &mut B, upload: Weak<Upload>) -> Option<Weak<Upload>> {
+fn wrap_axum_body<B: 'static>(body: &mut B, upload: Weak<Upload>) -> Option<Weak<Upload>> {
     let body: &mut dyn std::any::Any = body;
     let Some(body) = body.downcast_mut::<axum::body::Body>() else {
         return Some(upload);
@@ -232,6 +232,6 @@ fn replace<B: 'static>(body: &mut B, upload: Weak<Upload>) -> Option<Weak<Upload
 }
 
 #[cfg(not(feature = "axum"))]
-fn replace<B>(_: &mut B, upload: Weak<Upload>) -> Option<Weak<Upload>> {
+fn wrap_axum_body<B>(_: &mut B, upload: Weak<Upload>) -> Option<Weak<Upload>> {
     Some(upload)
 }

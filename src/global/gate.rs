@@ -22,15 +22,15 @@ use tokio::time::{Instant, sleep};
 /// Time between two probes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Unanswered probes in a row after which a gate counts as abandoned. More than one, because a busy
+/// The most probes in a row that a gate may leave unanswered. With more it counts as abandoned. Several, because a busy
 /// runtime may poll the notified task late.
-const PROBES: u8 = 3;
+const MAX_UNANSWERED: u8 = 3;
 
 /// The wait after which a warning is logged, because the service may wait for its own request's permit.
-const LONG: Duration = Duration::from_secs(30);
+const LONG_WAIT: Duration = Duration::from_secs(30);
 
 /// How long a refusal counts as the answer to further polls. After that its cause may be over.
-const FRESH: Duration = Duration::from_secs(1);
+const REFUSAL_LIFETIME: Duration = Duration::from_secs(1);
 
 /// The gates of a layer's services and of their clones. A task probes them until none is left.
 #[derive(Default)]
@@ -53,9 +53,10 @@ struct GateState {
     waker: Option<Waker>,
     /// The start of the wait.
     since: Option<Instant>,
+    /// The number of probes since the last poll.
     unanswered: u8,
     /// True once the long wait was logged.
-    is_told: bool,
+    has_logged_wait: bool,
 }
 
 #[derive(Default)]
@@ -106,8 +107,8 @@ impl Gates {
                 return;
             };
             for gate in live {
-                // Wakers and stores are user code, also where the last reference to a gate is dropped here. The panic
-                // hook has reported a panic.
+                // Wakers and stores are user code, and the last reference to a gate may be dropped here. The panic hook
+                // has reported a panic.
                 contain(move || gate.probe());
             }
         }
@@ -156,7 +157,7 @@ impl Gate {
 
     /// Stores the waker of the task, which waits for the inner service while it holds the permit.
     pub(super) fn wait_for_inner(&self, cx: &Context<'_>) {
-        self.0.lock().remember(cx.waker());
+        self.0.lock().store_waker(cx.waker());
     }
 
     /// Takes the permit or the refusal for one call, and closes the gate.
@@ -175,15 +176,18 @@ impl Gate {
     /// after too many unanswered probes.
     fn probe(&self) {
         let mut state = self.0.lock();
-        let left = match state.phase {
+        let phase_if_abandoned = match state.phase {
             GatePhase::Granted(_) => GatePhase::Reclaimed,
             GatePhase::Waiting(_) => GatePhase::Closed,
             _ => return,
         };
         state.unanswered += 1;
-        let is_abandoned = state.unanswered > PROBES;
+        let is_abandoned = state.unanswered > MAX_UNANSWERED;
         let (waker, abandoned) = match is_abandoned {
-            true => (state.waker.take(), mem::replace(&mut state.phase, left)),
+            true => (
+                state.waker.take(),
+                mem::replace(&mut state.phase, phase_if_abandoned),
+            ),
             false => (state.waker.clone(), GatePhase::Closed),
         };
         // Without the lock, because the waker and the drop of a permit are user code.
@@ -205,20 +209,20 @@ impl GateState {
             Poll::Ready(Ok(permit)) => self.phase = GatePhase::Granted(permit),
             Poll::Ready(Err(error)) => self.phase = GatePhase::Refused(error, Instant::now()),
             Poll::Pending => {
-                self.remember(cx.waker());
-                self.tell_long();
+                self.store_waker(cx.waker());
+                self.log_long_wait();
             }
         }
     }
 
-    fn tell_long(&mut self) {
-        let is_long = self.since.is_some_and(|since| since.elapsed() >= LONG);
-        if is_long && !mem::replace(&mut self.is_told, true) {
-            events::waits_long(LONG.as_secs());
+    fn log_long_wait(&mut self) {
+        let is_long = self.since.is_some_and(|since| since.elapsed() >= LONG_WAIT);
+        if is_long && !mem::replace(&mut self.has_logged_wait, true) {
+            events::waits_long(LONG_WAIT.as_secs());
         }
     }
 
-    fn remember(&mut self, waker: &Waker) {
+    fn store_waker(&mut self, waker: &Waker) {
         match &mut self.waker {
             Some(stored) => stored.clone_from(waker),
             None => self.waker = Some(waker.clone()),
@@ -233,7 +237,7 @@ impl GatePhase {
             Self::Closed | Self::Reclaimed => true,
             Self::Waiting(_) => false,
             Self::Granted(permit) => permit.is_lost(),
-            Self::Refused(_, since) => since.elapsed() >= FRESH,
+            Self::Refused(_, since) => since.elapsed() >= REFUSAL_LIFETIME,
         }
     }
 }

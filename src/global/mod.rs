@@ -53,9 +53,9 @@
 //! already holds: until a bounded wait ends, or without end. With the feature `tracing` a wait of 30 s is logged as a
 //! warning that names this cause. Use a separate policy for each of the two limits.
 //!
-//! A client may give a request back, for example if its connection was closed. Such a request contains the permit of its
-//! first attempt until `call` removes it. So under a limit of 1 the service never becomes ready for the second attempt. A
-//! middleware that retries must remove the permit first: `request.extensions_mut().remove::<Permit>()`.
+//! A client may give a request back, for example if its connection was closed. Such a request contains the permit of
+//! its first attempt until `call` removes it. So under a limit of 1 the service never becomes ready for the second
+//! attempt. A middleware that retries must remove the permit first: `request.extensions_mut().remove::<Permit>()`.
 //!
 //! # How this differs from `tower::limit::GlobalConcurrencyLimitLayer`
 //!

@@ -176,7 +176,7 @@ where
             Ok(permit) => {
                 settings
                     .retry
-                    .time(&permit, iter::once((&settings.policy, 0)));
+                    .time_permit(&permit, iter::once((&settings.policy, 0)));
                 let limits = || RequestLimits::one(settings.policy.clone(), settings.limit, None);
                 let granted = RequestPermit::new(permit, &mut request, limits, &settings);
                 ResponseFuture::called(self.inner.call(request), granted, settings)
@@ -244,9 +244,9 @@ impl GlobalConcurrencyLimitLayer {
 
     settings_methods!(
         "GlobalConcurrencyLimitLayer::new(3, \"example.org\", MemorySemaphore::new())",
-        "Without bound unless set. A service that waits is not ready. When this time is over, it \
-         is ready, and answers the next call with status 429; with a time of zero, as soon as it \
-         finds no room."
+        "By default it waits without a bound. A service that waits is not ready. When this time is \
+         over, it is ready, and answers the next call with status 429; with a time of zero, as soon \
+         as it finds no room."
     );
 
     fn settings_mut(&mut self) -> &mut Settings {

@@ -231,12 +231,12 @@ macro_rules! first_of {
     ($first:ident $($next:ident $place:tt)+) => {
         impl<$first: KeyExtractor, $($next: KeyExtractor),+> KeyExtractor for FirstOf<($first, $($next),+)> {
             fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
-                let found = at(0, self.0.0.extract(parts));
+                let found = mark_place(0, self.0.0.extract(parts));
                 $(
                     if !is_absent(&found) {
                         return found;
                     }
-                    let found = at($place, self.0.$place.extract(parts));
+                    let found = mark_place($place, self.0.$place.extract(parts));
                 )+
                 found
             }
@@ -249,7 +249,10 @@ first_of!(A B 1 C 2);
 first_of!(A B 1 C 2 D 3);
 
 /// Adds the place of the extractor to the claims that it has found, for the name of their policy.
-fn at(place: u16, found: Result<Option<Claims>, KeyError>) -> Result<Option<Claims>, KeyError> {
+fn mark_place(
+    place: u16,
+    found: Result<Option<Claims>, KeyError>,
+) -> Result<Option<Claims>, KeyError> {
     let claims = found?;
     Ok(claims.map(|claims| claims.map(|claim| claim.of_alternative(place))))
 }

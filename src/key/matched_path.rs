@@ -15,8 +15,8 @@ use std::sync::{
 /// method.
 ///
 /// Apply the layer to the `Router`, with `layer` or `route_layer`: outside of the router no request has a route.
-/// Requests without a route, which axum answers with its fallback, share the key `no route`. If the first request has
-/// no route, a warning is logged once.
+/// Requests without a route, which axum answers with its fallback, share the key `no route`. If the very first request
+/// has no route, a warning is logged.
 ///
 /// # Examples
 ///

@@ -1,6 +1,6 @@
 //! Extractors: from a request to the key that it counts for.
 //!
-//! A [`KeyExtractor`] finds the account, host or route of a request. Any closure from the
+//! A [`KeyExtractor`] finds the account, host or route of a request. Any closure that takes the
 //! request's [`Parts`] is an extractor. The closure may return a [`Key`] (or anything that converts
 //! into one), a [`Claim`] with its own limit and weight, several claims as an array or a `Vec` (see
 //! [`Claims`](crate::Claims)), an `Option` of these (`None` exempts the request from the limit) or a
@@ -13,7 +13,7 @@
 //! | [`peer_ip`] | the address of the connection's peer, or its network |
 //! | `matched_path` | the route, with the feature `axum` |
 //! | [`fixed`] | the same for every request |
-//! | [`first_of`] | the first that is there: per account, else per address |
+//! | [`first_of`] | the first that the request has: per account, else per address |
 //! | [`from_fn`] | whatever a closure returns |
 //!
 //! ```

@@ -40,12 +40,13 @@ pub fn peer_ip() -> PeerIp {
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct PeerIp {
+    /// The number of leading bits of an IPv4 address that count.
     v4: u8,
     v6: u8,
 }
 
 impl PeerIp {
-    /// Sets how many leading bits of an IPv4 and of an IPv6 address the key has: 32 and 64 unless set.
+    /// Sets how many leading bits of an IPv4 and of an IPv6 address the key has: 32 and 64 by default.
     /// Addresses that have these bits in common share a limit.
     ///
     /// # Panics
@@ -66,7 +67,7 @@ impl PeerIp {
         Self { v4, v6 }
     }
 
-    /// An address is written as such if all its bits count, else as its network: `2001:db8::/64`.
+    /// The text of the address if all of its bits count, else that of its network: `2001:db8::/64`.
     fn key(self, address: IpAddr) -> Key {
         match address.to_canonical() {
             IpAddr::V4(address) if self.v4 == 32 => address.into(),

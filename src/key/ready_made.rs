@@ -29,7 +29,7 @@ pub fn header(name: &str) -> Header {
     }
 }
 
-/// The key is the value of a header, as with [`header`]. For a name that was checked before.
+/// The key is the value of a header, as with [`header`], for a name that was parsed before.
 ///
 /// # Examples
 ///
@@ -45,9 +45,8 @@ pub fn header_name(name: HeaderName) -> Header {
     Header(name)
 }
 
-/// The key, or all of the claims, is a value of type `T` that an outer layer has put into the request's
-/// extensions: an account, or a [`Claim`] that a middleware has made after it has looked up the account's
-/// plan.
+/// The key, or the whole claim, is a value of type `T` that an outer layer has put into the request's extensions: an
+/// account, or a [`Claim`] that a middleware has made after it has looked up the account's plan.
 ///
 /// A request without it is rejected with [`KeyError::MissingExtension`], because the service has
 /// forgotten that layer or has put it inside of the limit.
@@ -99,11 +98,11 @@ pub struct Header(HeaderName);
 
 impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
-        let what = || format!("the header {}", self.0);
+        let part = || format!("the header {}", self.0);
         let mut values = parts.headers.get_all(&self.0).iter();
-        let value = values.next().ok_or_else(|| KeyError::missing(what()))?;
+        let value = values.next().ok_or_else(|| KeyError::missing(part()))?;
         match values.next() {
-            Some(_) => Err(KeyError::repeated(what())),
+            Some(_) => Err(KeyError::repeated(part())),
             None => Ok(Some(Claim::new(value).into())),
         }
     }

@@ -52,7 +52,8 @@ pin_project! {
     where
         S: Service<R>,
     {
-        Acquire { acquire: Acquire, asked: Option<(S, R, OutcomeCounter)> },
+        // `acquiring` is the service, its request, and the counter of the request's outcome.
+        Acquire { acquire: Acquire, acquiring: Option<(S, R, OutcomeCounter)> },
         Ready { service: S, request: Option<R>, holding: Option<Holding> },
         Call { #[pin] future: S::Future, holding: Option<Holding> },
         Refused { error: Option<BoxError> },
@@ -77,13 +78,13 @@ impl<S: Service<R>, R, H> ResponseFuture<S, R, H> {
         acquire: Acquire,
         settings: Arc<Settings>,
     ) -> Self {
-        let asked = (
+        let acquiring = (
             service,
             request,
             OutcomeCounter::request(settings.policy.as_str()),
         );
-        let asked = Some(asked);
-        Self::new(LimitState::Acquire { acquire, asked }, settings)
+        let acquiring = Some(acquiring);
+        Self::new(LimitState::Acquire { acquire, acquiring }, settings)
     }
 
     pub(super) fn exempt(service: S, request: R, settings: Arc<Settings>) -> Self {
@@ -119,8 +120,8 @@ where
                 Continue(next) => this.state.set(next),
                 Break(output) => {
                     this.state.set(LimitState::Done);
-                    let held = |(response, holding)| H::hold(response, holding);
-                    return Poll::Ready(output.map(held));
+                    let hold = |(response, holding)| H::hold(response, holding);
+                    return Poll::Ready(output.map(hold));
                 }
             }
         }
@@ -142,9 +143,9 @@ where
         settings: &Arc<Settings>,
     ) -> Poll<ControlFlow<ResponseResult<S::Response>, Self>> {
         Poll::Ready(match self.project() {
-            LimitStateProj::Acquire { acquire, asked } => {
+            LimitStateProj::Acquire { acquire, acquiring } => {
                 let answer = ready!(Pin::new(acquire).poll(cx));
-                let (service, request, counter) = asked.take().expect(AGAIN);
+                let (service, request, counter) = acquiring.take().expect(AGAIN);
                 match Holding::granted(answer, counter, settings) {
                     Ok(holding) => Continue(Self::Ready {
                         service,

@@ -41,8 +41,8 @@ impl<F> LimitLayer<F> {
     /// `semaphore`. A claim of weight *w* counts as *w* requests.
     ///
     /// The extractor is a function from a reference to the request. It returns what an extractor of the
-    /// [HTTP layer](crate::key) may return: a key, a claim, several claims, or an `Option` (`None` exempts the request) or a
-    /// `Result` of these.
+    /// [HTTP layer](crate::key) may return: a key, a claim, several claims, or an `Option` (`None` exempts the request)
+    /// or a `Result` of these.
     ///
     /// # Panics
     ///
@@ -92,7 +92,7 @@ impl<F, H> LimitLayer<F, H> {
 
     claim_methods!(
         "LimitLayer::new(5, |account: &String| account.clone(), MemorySemaphore::new())",
-        "Not at all unless set: a request that finds no room is refused at once."
+        "By default it does not wait: a request that finds no room is refused at once."
     );
 
     fn settings_mut(&mut self) -> &mut Settings {

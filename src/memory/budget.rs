@@ -1,7 +1,7 @@
 //! The spent and reserved units of a budget.
 //!
 //! Spent units return evenly with time, the limit within a window. They are counted in nanoseconds of the window, so
-//! that nothing is rounded: a unit is `window` of these, and each nanosecond returns `limit` of them.
+//! that nothing is rounded: a unit counts as `window` nanoseconds, and each nanosecond that passes returns `limit`.
 
 use super::units::HeldUnits;
 use crate::{
@@ -12,8 +12,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The first waiter looks at least this often whether its units fit, also while its key is paused. The others look less
-/// often the further behind they are. So they notice if all waiters before them are not polled, and a crowd costs little.
-const LOOK: Duration = Duration::from_millis(500);
+/// often the further behind they are. So they notice if all waiters before them are not polled, and a crowd costs
+/// little.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The first waiter loses its place if its units fit and it has not looked for this time: it is not polled.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -22,19 +23,19 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) fn next_look(others: usize) -> Duration {
     const LONGEST: Duration = Duration::from_secs(60);
     let turns = u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1);
-    LOOK.saturating_mul(turns).min(LONGEST)
+    LOOK_INTERVAL.saturating_mul(turns).min(LONGEST)
 }
 
 pub(super) struct BudgetState {
     window: Window,
-    /// The units that were spent and have not returned at `at`.
+    /// The units that were spent and have not returned at `at`, in nanoseconds: see the module docs.
     spent: u128,
     at: Instant,
     /// How many units return within a window: the limit of the last grant.
     limit: u32,
-    /// In units.
+    /// In units, not in nanoseconds.
     reserved: u64,
-    turn: Option<Turn>,
+    head: Option<NotifiedHead>,
 }
 
 /// When units of a claim fit.
@@ -47,15 +48,16 @@ pub(super) enum Due {
 }
 
 /// The last waiter that was notified as the head of the queue.
-struct Turn {
+struct NotifiedHead {
     serial: u64,
+    /// When its units fit, as the last notice reported.
     due: Due,
     /// When it last looked, or became the head.
     seen: Instant,
 }
 
 /// A notice for the head of the queue.
-pub(super) enum Notice {
+pub(super) enum HeadNotice {
     /// When its units fit has changed.
     Look,
     /// It has lost its place.
@@ -70,7 +72,7 @@ impl BudgetState {
             at: Instant::now(),
             limit: 0,
             reserved: 0,
-            turn: None,
+            head: None,
         }
     }
 
@@ -101,6 +103,7 @@ impl BudgetState {
         self.spent.saturating_sub(passed * u128::from(self.limit))
     }
 
+    /// When these units fit.
     #[inline(never)]
     pub(super) fn due(&self, weight: u32, limit: u32) -> Due {
         self.due_beside(weight, limit, self.reserved)
@@ -111,7 +114,8 @@ impl BudgetState {
         self.due_beside(weight, limit, 0)
     }
 
-    /// An instant stays the same until something is spent, reserved or freed.
+    /// When these units fit beside this number of reserved units. The instant stays the same until something is spent,
+    /// reserved or freed.
     fn due_beside(&self, weight: u32, limit: u32, reserved: u64) -> Due {
         let Some(room) = u64::from(limit).checked_sub(reserved + u64::from(weight)) else {
             return Due::Unknown;
@@ -126,9 +130,11 @@ impl BudgetState {
         }
     }
 
-    /// Reserves the units of a claim. From now on spent units return at the rate of this limit. Returns the units in use.
+    /// Reserves the units of a claim. From now on spent units return at the rate of this limit. Returns the units in
+    /// use.
     #[inline(never)]
     pub(super) fn reserve(&mut self, weight: u32, limit: u32) -> u32 {
+        // Brings `spent` up to date before the rate changes.
         self.spend(0);
         self.limit = limit;
         self.reserved += u64::from(weight);
@@ -184,31 +190,31 @@ impl BudgetState {
         self.reserved == 0 && self.spent_at(Instant::now()) == 0
     }
 
-    /// Notes that a waiter has looked. Only the head has a turn.
+    /// Notes that a waiter has looked, if it is the head.
     pub(super) fn note_look(&mut self, serial: u64) {
-        let turn = self.turn.as_mut().filter(|turn| turn.serial == serial);
-        if let Some(turn) = turn {
-            turn.seen = Instant::now();
+        let head = self.head.as_mut().filter(|head| head.serial == serial);
+        if let Some(head) = head {
+            head.seen = Instant::now();
         }
     }
 
     /// Forgets that the head was notified: it has looked in vain, because its key is paused.
     pub(super) fn forget_notice(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.due = Due::Unknown;
+        if let Some(head) = &mut self.head {
+            head.due = Due::Unknown;
         }
     }
 
     /// Returns the notice that the head of the queue needs. `None` if it knows already when its units fit.
-    pub(super) fn notice(&mut self, serial: u64, due: Due) -> Option<Notice> {
+    pub(super) fn notice(&mut self, serial: u64, due: Due) -> Option<HeadNotice> {
         let now = Instant::now();
-        let known = self.turn.as_ref().filter(|turn| turn.serial == serial);
-        let seen = known.map_or(now, |turn| turn.seen);
+        let known = self.head.as_ref().filter(|head| head.serial == serial);
+        let seen = known.map_or(now, |head| head.seen);
         if due == Due::Now && now.saturating_duration_since(seen) > PATIENCE {
-            return Some(Notice::Lapsed);
+            return Some(HeadNotice::Lapsed);
         }
-        let is_new = known.is_none_or(|turn| turn.due != due);
-        self.turn = Some(Turn { serial, due, seen });
-        is_new.then_some(Notice::Look)
+        let is_new = known.is_none_or(|head| head.due != due);
+        self.head = Some(NotifiedHead { serial, due, seen });
+        is_new.then_some(HeadNotice::Look)
     }
 }

@@ -2,9 +2,9 @@
 //! access.
 
 use super::{
-    budget::{BudgetState, Due, Notice},
+    budget::{BudgetState, Due, HeadNotice},
     holders::Details,
-    queue::{Decided, Decision, KeyGrant, KeyRefusal, Queue, QueuedClaim},
+    queue::{Decision, KeyGrant, KeyRefusal, Queue, QueuedClaim, WaiterNotice},
     units::CountedUnits,
 };
 use crate::{
@@ -17,7 +17,8 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// The semaphore of one key under one policy, or a budget of one window.
+/// The semaphore of one key under one policy, or its budget of one window. So a key can have several entries: one
+/// without a window, and one for each window.
 ///
 /// A counter suffices where Redis needs a set: a permit of this process ends only by its release or its drop, and both
 /// are counted. The queue of a semaphore is empty while no units are held and the key is not paused, because its head
@@ -52,6 +53,7 @@ pub(super) struct ActivePause {
 /// Counts over all entries of a shard.
 #[derive(Default)]
 pub(super) struct Counts {
+    /// The last fencing token.
     token: u64,
     /// The number of entries without held units.
     pub(super) idle: usize,
@@ -106,13 +108,13 @@ impl Entry {
     }
 
     #[inline]
-    fn in_force(&self, units: Units) -> u32 {
+    fn limit_in_force(&self, units: Units) -> u32 {
         self.limit.unwrap_or(units.limit)
     }
 
     #[inline]
     fn fits(&self, units: Units) -> bool {
-        let limit = self.in_force(units);
+        let limit = self.limit_in_force(units);
         match &self.budget {
             None => u64::from(self.held) + u64::from(units.weight) <= u64::from(limit),
             Some(budget) => budget.due(units.weight, limit) == Due::Now,
@@ -130,7 +132,7 @@ impl Entry {
     /// The refusal of these units. It omits the pause if they are heavier than the limit in force, because waiting for
     /// the end of the pause would not help.
     pub(super) fn refusal(&self, units: Units) -> KeyRefusal {
-        let limit = self.in_force(units);
+        let limit = self.limit_in_force(units);
         let pause = self.pause.as_ref().filter(|_| units.weight <= limit);
         let budget = self.budget.as_ref();
         let due = budget.map(|budget| budget.due(units.weight, limit));
@@ -177,7 +179,7 @@ impl Entry {
             true => Ok(()),
             false => {
                 let budget = self.budget.as_ref().filter(|_| is_first);
-                let due = budget.map(|budget| budget.due(units.weight, self.in_force(units)));
+                let due = budget.map(|budget| budget.due(units.weight, self.limit_in_force(units)));
                 Err(KeyRefusal {
                     due: due.unwrap_or(Due::Unknown),
                     ahead,
@@ -190,7 +192,7 @@ impl Entry {
     /// Looks at the queue of a budget after it has refused a claim. Otherwise a first waiter that is not polled would
     /// keep its place and block claims that do not wait.
     #[cold]
-    pub(super) fn after_refusal(&mut self, counts: &mut Counts) -> Vec<Decided> {
+    pub(super) fn after_refusal(&mut self, counts: &mut Counts) -> Vec<WaiterNotice> {
         match self.budget {
             None => Vec::new(),
             Some(_) => self.grant(counts),
@@ -208,13 +210,13 @@ impl Entry {
         counts.idle -= usize::from(self.held == 0);
         counts.token += 1;
         self.held += units.count();
-        let limit = self.in_force(units);
+        let limit = self.limit_in_force(units);
         let held = match &mut self.budget {
             None => self.held,
             Some(budget) => budget.reserve(units.weight, limit),
         };
         if let Some(details) = listed {
-            self.queue.list(Arc::clone(details), limit);
+            self.queue.list_permit(Arc::clone(details), limit);
         }
         KeyGrant {
             id: self.id,
@@ -224,7 +226,8 @@ impl Entry {
         }
     }
 
-    /// Ends units of a permit. The caller must call [`grant`](Self::grant) afterwards.
+    /// Ends units of a permit. Returns the units of a budget, for the metrics. The caller must call
+    /// [`grant`](Self::grant) afterwards.
     #[inline]
     pub(super) fn free(
         &mut self,
@@ -242,7 +245,8 @@ impl Entry {
         counted
     }
 
-    /// Changes a budget, which uses units. The caller must call [`grant`](Self::grant) afterwards.
+    /// Changes the budget. Returns the units that this used or freed, for the metrics. The caller must call
+    /// [`grant`](Self::grant) afterwards.
     #[inline(never)]
     pub(super) fn change_budget(
         &mut self,
@@ -276,7 +280,7 @@ impl Entry {
             false if refusal.outlasts(Duration::ZERO) => Err(refusal.error(&self.policy)),
             false => Err(AcquireError::QueueFull {
                 policy: self.policy.clone(),
-                limit: self.in_force(units),
+                limit: self.limit_in_force(units),
                 window: self.window().map(Window::time),
                 semaphore: Some(SemaphoreId::numbered(self.id)),
             }),
@@ -288,7 +292,7 @@ impl Entry {
         let Some(budget) = &self.budget else {
             return false;
         };
-        match budget.earliest(units.weight, self.in_force(units)) {
+        match budget.earliest(units.weight, self.limit_in_force(units)) {
             Due::Now => false,
             Due::At(at) => at.saturating_duration_since(Instant::now()) > wait,
             Due::Unknown => true,
@@ -298,36 +302,37 @@ impl Entry {
     /// Grants to the head of the queue as long as the head fits. Of a budget, notifies the head when to look. Waiters
     /// behind a head that does not fit are not granted, so that light claims do not starve a heavy one.
     #[inline]
-    pub(super) fn grant(&mut self, counts: &mut Counts) -> Vec<Decided> {
+    pub(super) fn grant(&mut self, counts: &mut Counts) -> Vec<WaiterNotice> {
         match self.queue.is_empty() || self.is_full() || self.pause_in_force().is_some() {
             true => Vec::new(),
             false => self.grant_waiters(counts),
         }
     }
 
+    /// Notifies the head of a budget's queue when to look. Removes heads that are not polled.
     #[cold]
-    fn notify_head(&mut self) -> Vec<Decided> {
-        let mut decided = Vec::new();
+    fn notify_head(&mut self) -> Vec<WaiterNotice> {
+        let mut notices = Vec::new();
         while let Some(head) = self.queue.head().cloned()
-            && let limit = self.in_force(head.units)
+            && let limit = self.limit_in_force(head.units)
             && let Some(budget) = &mut self.budget
         {
             let due = budget.due(head.units.weight, limit);
             match budget.notice(head.serial, due) {
-                Some(Notice::Lapsed) => {
+                Some(HeadNotice::Lapsed) => {
                     let Some(deliver) = self.queue.leave(&head) else {
                         break;
                     };
-                    decided.push(Decided::Outcome(Decision::Lapsed, deliver));
+                    notices.push(WaiterNotice::Outcome(Decision::Lapsed, deliver));
                 }
-                Some(Notice::Look) => {
-                    decided.push(Decided::Look(head));
+                Some(HeadNotice::Look) => {
+                    notices.push(WaiterNotice::Look(head));
                     break;
                 }
                 None => break,
             }
         }
-        decided
+        notices
     }
 
     /// True if no waiter can fit, so that the queue need not be looked at.
@@ -336,7 +341,7 @@ impl Entry {
     }
 
     #[cold]
-    fn grant_waiters(&mut self, counts: &mut Counts) -> Vec<Decided> {
+    fn grant_waiters(&mut self, counts: &mut Counts) -> Vec<WaiterNotice> {
         if self.budget.is_some() {
             return self.notify_head();
         }
@@ -346,7 +351,7 @@ impl Entry {
             && let Some((head, deliver)) = self.queue.pop()
         {
             let acquired = self.acquire(head.units, counts, head.listed());
-            granted.push(Decided::Outcome(Decision::Granted(acquired), deliver));
+            granted.push(WaiterNotice::Outcome(Decision::Granted(acquired), deliver));
         }
         granted
     }
@@ -365,9 +370,9 @@ impl Entry {
         self.pause.as_deref()
     }
 
-    /// Pauses the key, unless it is paused for as long already. Returns notices for the waiters that do not know yet that
-    /// it is paused.
-    pub(super) fn set_pause(&mut self, pause: &Pause) -> Vec<Decided> {
+    /// Pauses the key, unless it is paused for as long already. Returns notices for the waiters that do not know yet
+    /// that it is paused.
+    pub(super) fn set_pause(&mut self, pause: &Pause) -> Vec<WaiterNotice> {
         let since = Instant::now();
         let (until, note) = (since + pause.time, pause.note.clone());
         if self.pause.as_ref().is_some_and(|old| old.until >= until) {
@@ -404,7 +409,11 @@ impl Entry {
 
     /// Applies a limit that an operator has set, or its removal. Refuses waiters that can never fit under it, and
     /// grants those that fit now.
-    pub(super) fn set_limit(&mut self, limit: Option<u32>, counts: &mut Counts) -> Vec<Decided> {
+    pub(super) fn set_limit(
+        &mut self,
+        limit: Option<u32>,
+        counts: &mut Counts,
+    ) -> Vec<WaiterNotice> {
         self.limit = limit;
         let refusal = limit.map(|limit| KeyRefusal {
             id: self.id,

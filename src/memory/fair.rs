@@ -16,7 +16,7 @@ use std::{
 const UNIT: i64 = 100_000;
 
 /// With fewer flows than this, none is forgotten.
-const FEW: usize = 64;
+const MIN_FLOWS: usize = 64;
 
 /// The flow and the cost of a claim, which decide its turn in a fair queue.
 pub(super) struct FairTurn {
@@ -67,16 +67,18 @@ pub(super) struct FairPosition<'a> {
 
 /// The tags of a fair queue.
 pub(super) struct Tags {
+    /// The virtual time.
     time: i64,
     /// The finish of each flow's last claim. A finish behind the virtual time is kept until it is forgotten.
     finishes: HashMap<Option<CompactKey>, Finish, RandomState>,
     /// At this number of flows, those that have finished are forgotten. Then the number is set to twice the flows that
     /// remain, because forgetting looks at all flows.
-    most: usize,
+    forget_at: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Finish {
+    /// The tag at which the flow's last claim finishes.
     at: i64,
     /// True if a waiter of the flow has left and the waiters behind it have not moved up yet.
     has_gap: bool,
@@ -85,6 +87,7 @@ struct Finish {
 /// The waiters of a flow behind its first gap. The next of them starts at `slot` or later.
 struct Gap {
     slot: i64,
+    /// Their positions in the queue.
     later: VecDeque<usize>,
 }
 
@@ -95,7 +98,7 @@ impl Tags {
         Self {
             time: last,
             finishes: HashMap::default(),
-            most: FEW,
+            forget_at: MIN_FLOWS,
         }
     }
 
@@ -109,10 +112,10 @@ impl Tags {
     /// Records a claim that has joined behind this head with this start tag.
     pub(super) fn joined(&mut self, turn: &FairTurn, head: i64, start: i64) {
         self.time = self.time.max(head);
-        if self.finishes.len() >= self.most {
+        if self.finishes.len() >= self.forget_at {
             let time = self.time;
             self.finishes.retain(|_, finish| finish.at > time);
-            self.most = FEW.max(self.finishes.len() * 2);
+            self.forget_at = MIN_FLOWS.max(self.finishes.len() * 2);
         }
         let finish = Finish {
             at: start + turn.cost,
@@ -145,10 +148,13 @@ impl Tags {
     ) -> Vec<i64> {
         let places: Vec<_> = places.collect();
         let mut starts: Vec<_> = places.iter().map(|place| place.start).collect();
+        // `fixed` are the tags of the waiters that do not move.
         let (mut gaps, mut fixed) = (HashMap::<_, Gap, RandomState>::default(), Vec::new());
         for (at, place) in places.iter().enumerate() {
             match gaps.get_mut(&place.turn.flow) {
+                // Behind a gap of its flow.
                 Some(gap) if !place.has_left && place.start >= gap.slot => gap.later.push_back(at),
+                // The first gap of its flow.
                 None if place.has_left => {
                     let (slot, later) = (place.start.max(self.time), VecDeque::new());
                     gaps.insert(&place.turn.flow, Gap { slot, later });
@@ -157,14 +163,13 @@ impl Tags {
                 _ => fixed.push(place.start),
             }
         }
-        let ahead = gaps.values().map(|gap| (gap.slot, gap.later.front()));
-        let ahead = ahead.filter_map(|(slot, at)| Some(Reverse((slot, *at?))));
-        let (mut ahead, mut fixed) = (
-            ahead.collect::<BinaryHeap<_>>(),
-            fixed.into_iter().peekable(),
-        );
+        let firsts = gaps.values().map(|gap| (gap.slot, gap.later.front()));
+        let firsts = firsts.filter_map(|(slot, at)| Some(Reverse((slot, *at?))));
+        // The next waiter of each of these flows, the earliest slot on top.
+        let mut movable: BinaryHeap<_> = firsts.collect();
+        let mut fixed = fixed.into_iter().peekable();
         let mut next = i64::MIN;
-        while let Some(Reverse((slot, at))) = ahead.pop() {
+        while let Some(Reverse((slot, at))) = movable.pop() {
             next = next.max(slot);
             while let Some(taken) = fixed.next_if(|taken| *taken <= next) {
                 next += i64::from(taken == next);
@@ -175,7 +180,7 @@ impl Tags {
                 gap.slot = next + cost;
                 gap.later.pop_front();
                 let later = gap.later.front();
-                ahead.extend(later.map(|at| Reverse((gap.slot, *at))));
+                movable.extend(later.map(|at| Reverse((gap.slot, *at))));
             }
             next += 1;
         }
@@ -288,12 +293,12 @@ mod tests {
     }
 
     #[test]
-    fn what_has_finished_is_forgotten() {
+    fn flows_that_have_finished_are_forgotten() {
         let mut tags = Tags::after(0);
         for flow in 0..1_000 {
             let start = 2 * UNIT * flow;
             tags.joined(&turn(&flow.to_string(), 1, 1), start, start + 1);
-            assert!(tags.finishes.len() <= FEW);
+            assert!(tags.finishes.len() <= MIN_FLOWS);
         }
     }
 }

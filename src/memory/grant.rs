@@ -5,7 +5,7 @@ use super::{
     entry::{Counts, Entry, EntryMut},
     holders::Details,
     keys::Keys,
-    queue::{Decided, KeyGrant, KeyRefusal, deliver},
+    queue::{KeyGrant, KeyRefusal, WaiterNotice, deliver},
     shard::{KeyPlace, Shard, ShardTable, Tables},
     units::HeldUnits,
 };
@@ -68,9 +68,9 @@ fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireErr
     for (claim, units, place) in wanted.clone() {
         let (entry, counts) = tables.table(place).entry(place.0, claim);
         if !entry.admits(units) {
-            let (refusal, noticed) = (entry.refusal(units), entry.after_refusal(counts));
+            let (refusal, notices) = (entry.refusal(units), entry.after_refusal(counts));
             drop(tables);
-            deliver(noticed);
+            deliver(notices);
             return Err(refusal.error(claim.policy()));
         }
     }
@@ -83,8 +83,8 @@ fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireErr
     Ok(levels.collect())
 }
 
-/// Acquires the units of all these budgets in one step, or nothing. Returns the number of the first claim that is
-/// refused. `details` has those of each claim, which may wait in the budget's queue.
+/// Acquires the units of all these budgets in one step, or nothing. Fails with the number of the first claim that is
+/// refused. `details` are those of the claims. A claim that waits in its budget's queue leaves it when it is granted.
 pub(super) fn acquire_budgets(
     keys: &Keys,
     claims: &[Claim],
@@ -93,28 +93,29 @@ pub(super) fn acquire_budgets(
     let wanted = claims.iter().zip(details);
     let wanted = wanted.map(|(claim, details)| (claim, details, keys.place(claim.key())));
     let mut tables = Tables::lock(wanted.clone().map(|(.., place)| place));
-    let (mut decided, mut left) = (Vec::new(), Vec::new());
+    let (mut notices, mut unused) = (Vec::new(), Vec::new());
     for (at, (claim, details, place)) in wanted.clone().enumerate() {
         let (entry, counts) = tables.table(place).entry(place.0, claim);
         entry.drop_ended_pause();
         if let Err(refusal) = entry.admits_in_turn(details) {
-            let noticed = entry.after_refusal(counts);
+            let notices = entry.after_refusal(counts);
             drop(tables);
-            deliver(noticed);
+            deliver(notices);
             return Err((at, refusal));
         }
     }
     let levels = wanted.map(|(claim, details, place)| {
         let (entry, counts) = tables.table(place).entry(place.0, claim);
-        left.extend(entry.queue.pop_if(details));
+        unused.extend(entry.queue.pop_if(details));
         let acquired = entry.acquire(details.units, counts, details.listed());
-        decided.extend(entry.grant(counts));
+        notices.extend(entry.grant(counts));
         MemoryLevel::from_grant(place, acquired, details)
     });
     let levels = levels.collect();
     drop(tables);
-    contain(|| drop(left));
-    deliver(decided);
+    // The callbacks of these waiters are not needed: this function returns their levels.
+    contain(|| drop(unused));
+    deliver(notices);
     Ok(levels)
 }
 
@@ -194,7 +195,7 @@ impl MemoryLevel {
     fn change_budget(&self, change: impl FnOnce(&mut BudgetState) -> (BudgetUse, u32)) {
         let counted = self.change(|entry, _| entry.change_budget(|budget| Some(change(budget))));
         if let Some(counted) = counted.flatten() {
-            counted.count();
+            counted.record();
         }
     }
 
@@ -218,7 +219,10 @@ impl MemoryLevel {
     fn release(&self) -> bool {
         let released = self.change(|entry, counts| {
             let taken = match &self.details {
-                Some(details) => entry.queue.unlist(details.serial).map(|(_, taken)| taken),
+                Some(details) => entry
+                    .queue
+                    .unlist_permit(details.serial)
+                    .map(|(_, taken)| taken),
                 None => Some(self.held.take()),
             };
             let taken = taken.unwrap_or_default();
@@ -229,7 +233,7 @@ impl MemoryLevel {
             return false;
         };
         if let Some(counted) = counted {
-            counted.count();
+            counted.record();
         }
         was_held
     }
@@ -241,13 +245,13 @@ impl MemoryLevel {
     /// Returns the level's units and its entry. Fails if the level was released.
     fn held_in<'a>(&self, table: &'a mut ShardTable) -> Result<(u32, EntryMut<'a>), AcquireError> {
         let weight = self.weight();
-        let entry = table.held(self.hash, self.acquired.id);
+        let entry = table.entry_with_id(self.hash, self.acquired.id);
         let entry = entry.filter(|_| weight > 0).ok_or_else(lost)?;
         Ok((weight, entry))
     }
 
     /// Fails if the weight grows beyond the limit, because that can never be granted.
-    fn check(&self, weight: u32, table: &mut ShardTable) -> Result<(), AcquireError> {
+    fn check_limit(&self, weight: u32, table: &mut ShardTable) -> Result<(), AcquireError> {
         let (before, (entry, _)) = self.held_in(table)?;
         let limit = entry.limit.unwrap_or(self.claimed);
         match weight > limit.max(before) {
@@ -257,23 +261,21 @@ impl MemoryLevel {
     }
 
     /// Fails if added units do not fit, or if units are added to a lost permit.
-    fn may_have(
+    fn check_room(
         &self,
         weight: u32,
         table: &mut ShardTable,
         is_lost: bool,
     ) -> Result<(), AcquireError> {
         let (before, (entry, _)) = self.held_in(table)?;
-        let limit = self.claimed;
         match weight.saturating_sub(before) {
             0 => Ok(()),
             _ if is_lost => Err(lost()),
-            weight => {
-                let budget = None;
+            added => {
                 let units = Units {
-                    limit,
-                    weight,
-                    budget,
+                    limit: self.claimed,
+                    weight: added,
+                    budget: None,
                 };
                 match entry.admits(units) {
                     true => Ok(()),
@@ -284,7 +286,11 @@ impl MemoryLevel {
     }
 
     /// Changes the weight. Returns the waiters that are granted as a result.
-    fn resize(&self, weight: u32, table: &mut ShardTable) -> Result<Vec<Decided>, AcquireError> {
+    fn resize(
+        &self,
+        weight: u32,
+        table: &mut ShardTable,
+    ) -> Result<Vec<WaiterNotice>, AcquireError> {
         let (before, (entry, counts)) = self.held_in(table)?;
         self.units().set_weight(weight);
         entry.held = entry.held - before + weight;
@@ -311,25 +317,25 @@ pub(super) fn permit(claims: &[Claim], levels: Few<MemoryLevel>) -> Permit {
             level.charge(budget.charge);
         }
     }
-    let permit = unlisted(claims, levels);
+    let permit = unlinked_permit(claims, levels);
     for (number, details) in listed.iter().enumerate() {
-        details.belongs_to(&permit, number);
+        details.link(&permit, number);
     }
     permit
 }
 
-/// Makes the permit of these levels. If they are listed, the caller links it to their details.
+/// Makes the permit of these levels, without a link from their details. If they are listed, the caller must link it.
 ///
 /// Always inlined, so that the grant is not copied.
 #[inline(always)]
-pub(super) fn unlisted(claims: &[Claim], levels: Few<MemoryLevel>) -> Permit {
+pub(super) fn unlinked_permit(claims: &[Claim], levels: Few<MemoryLevel>) -> Permit {
     let loss = Loss::default();
     let grant = MemoryGrant { levels, loss };
-    let shown = |grant: &MemoryGrant, at: usize| {
+    let held_and_limit = |grant: &MemoryGrant, at: usize| {
         let acquired = grant.levels[at].acquired;
         (acquired.held, acquired.limit)
     };
-    Permit::granted(grant, Store::Memory, claims, shown)
+    Permit::granted(grant, Store::Memory, claims, held_and_limit)
 }
 
 struct MemoryGrant {
@@ -356,10 +362,10 @@ impl MemoryGrant {
         let wanted = wanted.map(|wanted| (&self.levels[wanted.level], wanted.weight));
         let mut tables = Tables::lock(wanted.clone().map(|(level, _)| level.place()));
         for (level, weight) in wanted.clone() {
-            level.check(weight, tables.table(level.place()))?;
+            level.check_limit(weight, tables.table(level.place()))?;
         }
         for (level, weight) in wanted.clone() {
-            level.may_have(weight, tables.table(level.place()), is_lost)?;
+            level.check_room(weight, tables.table(level.place()), is_lost)?;
         }
         let mut granted = Vec::new();
         for (level, weight) in wanted {

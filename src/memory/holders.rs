@@ -12,8 +12,8 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// The system time that a store's clock assigns to an instant. Ages follow Tokio's clock, which a
-/// test can pause.
+/// An instant, and the system time that a store's clock assigns to it. Other times are computed from the pair by
+/// Tokio's clock, which a test can pause.
 #[derive(Clone, Copy)]
 pub(super) struct Now {
     instant: Instant,
@@ -21,7 +21,7 @@ pub(super) struct Now {
 }
 
 impl Now {
-    fn by_system() -> Self {
+    fn read() -> Self {
         // Read in this order, so that nothing is shown as older than it is.
         let instant = Instant::now();
         let system = SystemTime::now();
@@ -43,17 +43,18 @@ pub(super) struct Clock(Mutex<Now>);
 
 impl Clock {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Now::by_system()))
+        Self(Mutex::new(Now::read()))
     }
 
     pub(super) fn now(&self) -> Now {
-        const APART: Duration = Duration::from_secs(1);
-        let mut now = Now::by_system();
+        const TOLERANCE: Duration = Duration::from_secs(1);
+        let mut now = Now::read();
         let mut last = self.0.lock();
-        let said = last.at(now.instant).unwrap_or(SystemTime::UNIX_EPOCH);
-        let is_near = |one: SystemTime, other| one.duration_since(other).is_ok_and(|by| by < APART);
-        if is_near(now.system, said) || is_near(said, now.system) {
-            now.system = said;
+        let assigned = last.at(now.instant).unwrap_or(SystemTime::UNIX_EPOCH);
+        let is_near =
+            |one: SystemTime, other| one.duration_since(other).is_ok_and(|by| by < TOLERANCE);
+        if is_near(now.system, assigned) || is_near(assigned, now.system) {
+            now.system = assigned;
         } else {
             *last = now;
         }
@@ -110,14 +111,14 @@ impl Details {
     }
 
     /// Records the request's permit, and the number of this claim's level in it.
-    pub(super) fn belongs_to(&self, permit: &Permit, level: usize) {
+    pub(super) fn link(&self, permit: &Permit, level: usize) {
         self.permit.get_or_init(|| (permit.downgrade(), level));
     }
 
     /// Notifies the holder, or the request that still waits, that an operator has revoked the claim.
-    pub(super) fn revoked(&self) {
-        let belongs = self.permit.get();
-        let permit = belongs.and_then(|(permit, level)| Some((permit.upgrade()?, *level)));
+    pub(super) fn notify_revoked(&self) {
+        let linked = self.permit.get();
+        let permit = linked.and_then(|(permit, level)| Some((permit.upgrade()?, *level)));
         match permit {
             Some((permit, level)) => permit.level(level).revoked(),
             None => self.loss.set(),

@@ -4,7 +4,7 @@ use super::{
     entry::{Counts, Entry},
     holders::{Clock, Details, first_serial},
     limits::Limits,
-    shard::{KeyPlace, SHARDS, Shard, number},
+    shard::{KeyPlace, SHARDS, Shard, shard_number},
 };
 use crate::{
     semaphore::{AcquireError, Claim, CompactKey, Key, Loss, Pause, Policy},
@@ -59,11 +59,11 @@ impl Keys {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         let hash = hasher.finish();
-        (hash, &self.shards[number(hash)])
+        (hash, &self.shards[shard_number(hash)])
     }
 
-    /// Changes the entries of a compact key that the store has, one for each window.
-    pub(super) fn change_listed<R>(
+    /// Like [`change_each`](Self::change_each), for a compact key.
+    pub(super) fn change_each_compact<R>(
         &self,
         policy: &Policy,
         key: &CompactKey,
@@ -101,7 +101,7 @@ impl Keys {
         shard.pause(hash, claim, pause);
     }
 
-    /// The refusal of a claim that would wait for a permit that its request already holds.
+    /// The refusal of a claim that would wait for a permit that its request already holds through an outer layer.
     pub(super) fn own_permit(&self, claim: &Claim) -> Option<AcquireError> {
         if claim.outer().is_empty() {
             return None;
@@ -116,10 +116,10 @@ impl Keys {
     }
 
     /// Applies the limit that an operator has set or removed, for a key or for a whole policy.
-    pub(super) fn limit_anew(&self, policy: &Policy, key: Option<&Key>) {
+    pub(super) fn update_limits(&self, policy: &Policy, key: Option<&Key>) {
         let one = key.map(|key| slice::from_ref(self.place(key).1));
         for shard in one.unwrap_or(&self.shards) {
-            shard.limit_anew(policy, key);
+            shard.update_limits(policy, key);
         }
     }
 

@@ -21,15 +21,15 @@ impl Limits {
         if self.count.load(Relaxed) == 0 {
             return None;
         }
-        self.find_listed(policy, &CompactKey::new(key))
+        self.find_compact(policy, &CompactKey::new(key))
     }
 
     /// Like `find`, for a compact key.
-    pub(super) fn find_listed(&self, policy: &Policy, key: &CompactKey) -> Option<u32> {
+    pub(super) fn find_compact(&self, policy: &Policy, key: &CompactKey) -> Option<u32> {
         let all = self.all.lock();
-        let of = |key| all.get(&(policy.clone(), key));
-        let set = of(Some(key.clone())).or_else(|| of(None));
-        set.map(|set| set.limit)
+        let get = |key| all.get(&(policy.clone(), key));
+        let info = get(Some(key.clone())).or_else(|| get(None));
+        info.map(|info| info.limit)
     }
 
     pub(super) fn set(
@@ -42,14 +42,14 @@ impl Limits {
         let mut all = self.all.lock();
         let key = key.map(CompactKey::new);
         let stored = key.as_ref().map(Into::into);
-        let of = (policy.clone(), key);
+        let subject = (policy.clone(), key);
         match limit {
             Some(limit) => {
                 let mut info = LimitInfo::new(policy.clone(), stored, limit, SystemTime::now());
                 info.note = note;
-                all.insert(of, info);
+                all.insert(subject, info);
             }
-            None => drop(all.remove(&of)),
+            None => drop(all.remove(&subject)),
         }
         self.count.store(all.len() as u64, Relaxed);
     }

@@ -20,7 +20,7 @@ use tokio::{task::yield_now, time::Instant};
 /// holders](super::Builder::holders) lists permits. Without holders, [`units`](Usage::units) counts them, and only
 /// waiting claims can be revoked.
 ///
-/// `now` and `since` of a usage, and the times of a pause, follow Tokio's clock, which a test can pause. They differ
+/// `now` and `since` of a usage, and the times of a pause, follow Tokio's clock. Unless a test pauses that, they differ
 /// from the system's clock by at most a second. A pause ends with the store at the latest.
 impl Operate for MemorySemaphore {
     fn usage(&self, policy: &Policy, key: &Key) -> BoxFuture<Result<Usage, StoreError>> {
@@ -71,7 +71,7 @@ impl Operate for MemorySemaphore {
         Box::pin(async move {
             checked?;
             store.0.limits.set(&policy, key.as_ref(), limit, note);
-            store.0.limit_anew(&policy, key.as_ref());
+            store.0.update_limits(&policy, key.as_ref());
             Ok(())
         })
     }
@@ -158,10 +158,11 @@ impl MemorySemaphore {
         let now = self.0.clock.now();
         let (mut units, mut held, mut waiting) = (0_u32, Vec::new(), Vec::new());
         let (mut budgets, mut pause) = (Vec::new(), None);
+        // A change, because looking at a pause that is over removes it.
         self.0.change_each(policy, key, |entry, _| {
-            let listed = entry.queue.listed(entry.limit);
-            held.extend(listed.0);
-            waiting.extend(listed.1);
+            let (permits, waiters) = entry.queue.listed(entry.limit);
+            held.extend(permits);
+            waiting.extend(waiters);
             units = units.saturating_add(entry.used());
             budgets.extend(entry.budget_usage());
             pause = entry.pause_in_force().map(|pause| pause_info(pause, now));
@@ -177,7 +178,7 @@ impl MemorySemaphore {
         let compact = key.compact();
         let mut counts = KeyCounts::new(key, 0, 0);
         if let Some(compact) = compact {
-            self.0.change_listed(policy, &compact, |entry, _| {
+            self.0.change_each_compact(policy, &compact, |entry, _| {
                 counts.units = counts.units.saturating_add(entry.used());
                 counts.waiting += entry.queue.len() as u32;
                 counts.pause = entry.pause_in_force().map(|pause| pause_info(pause, now));
@@ -188,7 +189,10 @@ impl MemorySemaphore {
 
     fn revoke_now(&self, policy: &Policy, key: &Key, serial: u64) -> bool {
         let remove = |entry: &mut Entry, _: &mut _| {
-            let (waiting, permit) = (entry.queue.remove(serial), entry.queue.unlist(serial));
+            let (waiting, permit) = (
+                entry.queue.remove_waiter(serial),
+                entry.queue.unlist_permit(serial),
+            );
             let is_it = waiting.is_some() || permit.is_some();
             is_it.then_some((entry.id, waiting, permit))
         };
@@ -196,17 +200,17 @@ impl MemorySemaphore {
         let Some((id, waiting, permit)) = removed.into_iter().flatten().next() else {
             return false;
         };
-        // The waiter's task is woken without the lock.
+        // Dropping the callback wakes the waiter's task, so it is dropped without the lock.
         contain(|| drop(waiting));
         if let Some((details, taken)) = permit {
             // Notify the holder before others get its units.
-            details.revoked();
+            details.notify_revoked();
             let counted = self.0.change_each(policy, key, |entry, counts| {
                 let is_it = entry.id == id;
                 is_it.then(|| entry.free(taken, PermitEnd::Lost, counts))
             });
             let counted = counted.into_iter().flatten().flatten();
-            counted.for_each(|counted| counted.count());
+            counted.for_each(|units| units.record());
         }
         true
     }

@@ -59,16 +59,19 @@ pub(super) enum Decision {
     Lapsed,
 }
 
-/// A granted claim: its entry's id, its token, the units of the key now held, and the limit in force.
+/// Granted units of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyGrant {
+    /// The id of the entry.
     pub(super) id: u64,
     pub(super) token: u64,
+    /// The units of the key that are in use, including these.
     pub(super) held: u32,
+    /// The limit in force.
     pub(super) limit: u32,
 }
 
-/// A refusal.
+/// A refusal of units of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyRefusal {
     /// The id of the entry.
@@ -107,7 +110,7 @@ impl KeyRefusal {
                 retry_after,
                 semaphore,
             },
-            // The limit of a claim that is itself 0 is refused earlier.
+            // An operator has set this limit: a claim whose own limit is 0 is refused earlier.
             (None, 0) => AcquireError::KeyClosed { policy },
             (None, _) => AcquireError::Full {
                 policy,
@@ -130,33 +133,33 @@ struct Start {
     /// The tags of the first and of the last waiter.
     head: i64,
     last: i64,
-    /// True if the claim skipped a tag of a waiter that has left.
+    /// True if the claim skipped the tag of a waiter that has left.
     meets_gap: bool,
 }
 
 /// A notice for a waiter, to be delivered without the shard's lock.
-pub(super) enum Decided {
+pub(super) enum WaiterNotice {
     /// Its outcome after it has left the queue, and the callback that delivers it.
     Outcome(Decision, Deliver),
     /// It should look again: its key is paused, or the time at which its units fit has changed.
     Look(Arc<Details>),
 }
 
-/// Delivers the outcomes of waiters. The list is usually empty, and only that case is inlined.
+/// Delivers notices to waiters. The list is usually empty, and only that case is inlined.
 #[inline]
-pub(super) fn deliver(decided: Vec<Decided>) {
-    if !decided.is_empty() {
-        deliver_all(decided);
+pub(super) fn deliver(notices: Vec<WaiterNotice>) {
+    if !notices.is_empty() {
+        deliver_all(notices);
     }
 }
 
 #[cold]
-fn deliver_all(decided: Vec<Decided>) {
-    for decided in decided {
+fn deliver_all(notices: Vec<WaiterNotice>) {
+    for notice in notices {
         // A waker is user code. If it panics, the drop must still complete, and the other tasks must still be woken.
-        contain(|| match decided {
-            Decided::Outcome(decision, deliver) => deliver(decision),
-            Decided::Look(waiter) => waiter.changed.notify_one(),
+        contain(|| match notice {
+            WaiterNotice::Outcome(decision, deliver) => deliver(decision),
+            WaiterNotice::Look(waiter) => waiter.changed.notify_one(),
         });
     }
 }
@@ -214,7 +217,7 @@ impl Queue {
         self.waiting.len() - self.departed
     }
 
-    /// A limit under which every waiter's claim fits at least once.
+    /// With this number of held units no waiter fits, unless an operator has set the limit.
     pub(super) fn max_limit(&self) -> u32 {
         self.max_limit
     }
@@ -267,21 +270,22 @@ impl Queue {
 
     /// Returns where a claim that arrives at this time joins the fair queue.
     fn start_of(&mut self, turn: &FairTurn, arrival: i64) -> Start {
+        // One before the arrival, so that the first claim of an empty queue starts at its arrival.
         let now = arrival - 1;
         let head = self.first().map_or(i64::MIN, |head| head.rank);
         let last = self.waiting.back().map_or(now, |last| last.rank.max(now));
-        let first = match &self.tags {
+        let earliest = match &self.tags {
             Some(tags) => tags.start(turn, head),
             None => Tags::after(last).start(turn, head),
         };
-        let tag = self.free_tag(first);
-        let taken = self.waiting.partition_point(|other| other.rank < first);
-        let taken = self.waiting.range(taken..self.index_of(tag));
+        let tag = self.free_tag(earliest);
+        let skipped = self.waiting.partition_point(|other| other.rank < earliest);
+        let mut skipped = self.waiting.range(skipped..self.index_of(tag));
         Start {
             tag,
             head,
             last,
-            meets_gap: taken.into_iter().any(QueuedClaim::has_left),
+            meets_gap: skipped.any(QueuedClaim::has_left),
         }
     }
 
@@ -300,7 +304,7 @@ impl Queue {
         first + run as i64
     }
 
-    /// Counts the waiters before this rank, including those that have left.
+    /// Counts the waiters up to and including this rank, also those that have left.
     fn index_of(&self, rank: i64) -> usize {
         self.waiting.partition_point(|other| other.rank <= rank)
     }
@@ -349,7 +353,7 @@ impl Queue {
         Some((head.details, head.deliver?))
     }
 
-    /// Counts the waiters before this claim, by its last rank in the queue.
+    /// Counts the waiters before this claim, by its last rank in the queue: at least one, unless it is the head.
     pub(super) fn count_before(&mut self, claim: &Arc<Details>) -> usize {
         let Some(head) = self.head() else { return 0 };
         if Arc::ptr_eq(head, claim) {
@@ -370,12 +374,12 @@ impl Queue {
     }
 
     /// Refuses the waiters that are heavier than a limit.
-    pub(super) fn refuse_heavy(&mut self, refusal: KeyRefusal) -> Vec<Decided> {
-        let heavy = |waiting: &QueuedClaim| waiting.units().weight > refusal.limit;
-        let heavy = (0..self.waiting.len()).filter(|at| heavy(&self.waiting[*at]));
-        let heavy: Vec<_> = heavy.collect();
+    pub(super) fn refuse_heavy(&mut self, refusal: KeyRefusal) -> Vec<WaiterNotice> {
+        let is_heavy = |at: &usize| self.waiting[*at].units().weight > refusal.limit;
+        let heavy: Vec<_> = (0..self.waiting.len()).filter(is_heavy).collect();
         let refused = heavy.into_iter().filter_map(|at| self.mark(at));
-        let refused = refused.map(|deliver| Decided::Outcome(Decision::Refused(refusal), deliver));
+        let refused =
+            refused.map(|deliver| WaiterNotice::Outcome(Decision::Refused(refusal), deliver));
         let refused = refused.collect();
         self.remove_departed();
         refused
@@ -394,7 +398,7 @@ impl Queue {
     }
 
     /// Removes the waiter with this serial, if it is in the queue. Takes time linear in the length of the queue.
-    pub(super) fn remove(&mut self, serial: u64) -> Option<Deliver> {
+    pub(super) fn remove_waiter(&mut self, serial: u64) -> Option<Deliver> {
         let is_it = |waiting: &QueuedClaim| waiting.details.serial == serial && !waiting.has_left();
         let at = self.waiting.iter().position(is_it)?;
         self.remove_at(at)
@@ -450,21 +454,21 @@ impl Queue {
         }
     }
 
-    /// Notices for all waiters.
-    pub(super) fn look_at_all(&self) -> Vec<Decided> {
+    /// Returns a notice for each waiter: it should look again.
+    pub(super) fn look_at_all(&self) -> Vec<WaiterNotice> {
         let waiting = self.waiting.iter().filter(|waiting| !waiting.has_left());
         waiting
-            .map(|waiting| Decided::Look(Arc::clone(&waiting.details)))
+            .map(|waiting| WaiterNotice::Look(Arc::clone(&waiting.details)))
             .collect()
     }
 
     /// Lists a permit under the limit in force.
-    pub(super) fn list(&mut self, details: Arc<Details>, limit: u32) {
+    pub(super) fn list_permit(&mut self, details: Arc<Details>, limit: u32) {
         self.holders.push((details, limit));
     }
 
     /// Removes a permit from the list. Returns its details, and the units that it held.
-    pub(super) fn unlist(&mut self, serial: u64) -> Option<(Arc<Details>, TakenUnits)> {
+    pub(super) fn unlist_permit(&mut self, serial: u64) -> Option<(Arc<Details>, TakenUnits)> {
         let is_it = |(details, _): &(Arc<Details>, _)| details.serial == serial;
         let at = self.holders.iter().position(is_it)?;
         let (details, _) = self.holders.swap_remove(at);
@@ -474,9 +478,9 @@ impl Queue {
 
     /// Returns the permits in the order of their claims, and the waiters in the order of the queue. Waiters are shown
     /// under the limit that an operator has set, or else under that of their claims.
-    pub(super) fn listed(&mut self, set: Option<u32>) -> (Vec<Listed>, Vec<Listed>) {
+    pub(super) fn listed(&mut self, operator_limit: Option<u32>) -> (Vec<Listed>, Vec<Listed>) {
         self.remove_departed();
-        let of = |details: &Arc<Details>, limit| {
+        let with_limit = |details: &Arc<Details>, limit| {
             let (weight, budget) = (details.held.weight(), details.units.budget);
             let units = Units {
                 limit,
@@ -486,11 +490,13 @@ impl Queue {
             (Arc::clone(details), units)
         };
         let held = self.holders.iter();
-        let mut held: Vec<_> = held.map(|(details, limit)| of(details, *limit)).collect();
+        let held = held.map(|(details, limit)| with_limit(details, *limit));
+        let mut held: Vec<_> = held.collect();
         held.sort_unstable_by_key(|(details, _)| details.serial);
-        let waiting = self.waiting.iter();
-        let waiting =
-            waiting.map(|waiting| of(&waiting.details, set.unwrap_or(waiting.units().limit)));
+        let waiting = self.waiting.iter().map(|waiting| {
+            let limit = operator_limit.unwrap_or(waiting.units().limit);
+            with_limit(&waiting.details, limit)
+        });
         (held, waiting.collect())
     }
 }

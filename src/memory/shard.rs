@@ -4,7 +4,7 @@ use super::{
     entry::{Counts, Entry, EntryMut},
     holders::Details,
     limits::Limits,
-    queue::{Decided, KeyGrant, KeyRefusal, QueuedClaim, deliver},
+    queue::{KeyGrant, KeyRefusal, QueuedClaim, WaiterNotice, deliver},
 };
 use crate::{
     semaphore::{AcquireError, Claim, Key, Pause, Policy, StoredKey},
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 pub(super) const SHARDS: usize = 64;
 
 /// The most idle entries that a shard keeps, because the next claim is likely to be for a recent key. If more entries
-/// are in use, it keeps up to their number. With 10,000 keys a pair of acquire and release takes longer with 128.
+/// are in use, it keeps up to their number. More idle entries would be slower: measured with 10,000 keys and 128.
 pub(super) const IDLE_CAPACITY: usize = 64;
 
 /// A table of entries. Aligned so that no two shards share a cache line.
@@ -61,7 +61,7 @@ impl EntryIds {
 pub(super) type KeyPlace<'a> = (u64, &'a Arc<Shard>);
 
 /// The number of a hash's shard. The hash table inside a shard uses the lowest and the highest bits.
-pub(super) fn number(hash: u64) -> usize {
+pub(super) fn shard_number(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS
 }
 
@@ -86,9 +86,9 @@ impl Shard {
         let (mut table, units) = (self.0.lock(), claim.checked_units());
         let (entry, counts) = table.entry(hash, claim);
         if !entry.admits(units) {
-            let (refusal, noticed) = (entry.refusal(units), entry.after_refusal(counts));
+            let (refusal, notices) = (entry.refusal(units), entry.after_refusal(counts));
             drop(table);
-            deliver(noticed);
+            deliver(notices);
             return Err(refusal);
         }
         Ok(entry.acquire(units, counts, listed))
@@ -107,7 +107,7 @@ impl Shard {
         let mut table = self.0.lock();
         let (entry, counts) = table.entry(hash, claim);
         entry.join(waiting, wait, max_waiting)?;
-        // Before the grant. Otherwise the pause could end between the two lines: nothing would be granted, and this
+        // Read before the grant. Otherwise the pause could end between the two: nothing would be granted, and this
         // claim would not know when to look again.
         let pause = entry.pause_in_force().map(|pause| pause.until);
         let (id, granted) = (entry.id, entry.grant(counts));
@@ -116,20 +116,20 @@ impl Shard {
         Ok((id, pause))
     }
 
-    /// Pauses the key of a claim, under all windows.
+    /// Pauses the key of a claim: its entries of all windows.
     pub(super) fn pause(&self, hash: u64, claim: &Claim, pause: &Pause) {
         let mut table = self.0.lock();
         let id = table.entry(hash, claim).0.id;
-        let noticed = table.pause_each(hash, id, pause);
+        let notices = table.pause_windows(hash, id, pause);
         drop(table);
-        deliver(noticed.unwrap_or_default());
+        deliver(notices.unwrap_or_default());
     }
 
-    /// Pauses the key of an entry, under all windows. Returns false if the entry does not exist.
+    /// Pauses the key of an entry: its entries of all windows. Returns false if the entry does not exist.
     pub(super) fn pause_entry(&self, hash: u64, id: u64, pause: &Pause) -> bool {
-        let noticed = self.0.lock().pause_each(hash, id, pause);
-        let is_there = noticed.is_some();
-        deliver(noticed.unwrap_or_default());
+        let notices = self.0.lock().pause_windows(hash, id, pause);
+        let is_there = notices.is_some();
+        deliver(notices.unwrap_or_default());
         is_there
     }
 
@@ -166,33 +166,33 @@ impl Shard {
         let ShardTable {
             entries, counts, ..
         } = &mut *table;
-        let (mut changed, mut decided) = (Vec::new(), Vec::new());
+        let (mut changed, mut notices) = (Vec::new(), Vec::new());
         for entry in entries.iter_hash_mut(hash).filter(|entry| is_it(entry)) {
             changed.push(change(entry, counts));
-            decided.extend(entry.grant(counts));
+            notices.extend(entry.grant(counts));
         }
         evict(entries, counts);
         drop(table);
-        deliver(decided);
+        deliver(notices);
         changed
     }
 
     /// Applies the limits that operators have set or removed, for a policy or for one of its keys.
-    pub(super) fn limit_anew(&self, policy: &Policy, key: Option<&Key>) {
+    pub(super) fn update_limits(&self, policy: &Policy, key: Option<&Key>) {
         let mut locked = self.0.lock();
-        let (table, mut decided) = (&mut *locked, Vec::new());
+        let (table, mut notices) = (&mut *locked, Vec::new());
         for entry in &mut table.entries {
             if entry.is_of(policy, key) {
-                let limit = table.limits.find_listed(policy, &entry.key);
-                decided.extend(entry.set_limit(limit, &mut table.counts));
+                let limit = table.limits.find_compact(policy, &entry.key);
+                notices.extend(entry.set_limit(limit, &mut table.counts));
             }
         }
         drop(locked);
-        deliver(decided);
+        deliver(notices);
     }
 
     /// The number of keys with permits or waiters.
-    pub(super) fn busy(&self) -> usize {
+    pub(super) fn busy_keys(&self) -> usize {
         let table = self.0.lock();
         table.entries.iter().filter(|entry| entry.is_busy()).count()
     }
@@ -229,13 +229,13 @@ pub(super) struct Tables<'a>([Option<MutexGuard<'a, ShardTable>>; SHARDS]);
 impl<'a> Tables<'a> {
     pub(super) fn lock(places: impl Iterator<Item = KeyPlace<'a>>) -> Self {
         let mut shards = [None; SHARDS];
-        places.for_each(|(hash, shard)| shards[number(hash)] = Some(&shard.0));
+        places.for_each(|(hash, shard)| shards[shard_number(hash)] = Some(&shard.0));
         Self(shards.map(|shard| shard.map(|table| table.lock())))
     }
 
     /// Returns the table of a place whose shard is locked.
     pub(super) fn table(&mut self, (hash, shard): KeyPlace<'a>) -> &mut ShardTable {
-        self.0[number(hash)].get_or_insert_with(|| shard.0.lock())
+        self.0[shard_number(hash)].get_or_insert_with(|| shard.0.lock())
     }
 }
 
@@ -267,8 +267,8 @@ impl ShardTable {
 
     /// Pauses the key of an entry under all windows: another window that comes later copies the pause. Returns notices
     /// for waiters, or `None` if the entry does not exist.
-    fn pause_each(&mut self, hash: u64, id: u64, pause: &Pause) -> Option<Vec<Decided>> {
-        let (entry, _) = self.held(hash, id)?;
+    fn pause_windows(&mut self, hash: u64, id: u64, pause: &Pause) -> Option<Vec<WaiterNotice>> {
+        let (entry, _) = self.entry_with_id(hash, id)?;
         let (policy, key) = (entry.policy.clone(), entry.key.clone());
         let same = self.entries.iter_hash_mut(hash);
         let same = same.filter(|other| other.key == key && other.policy == policy);
@@ -276,7 +276,7 @@ impl ShardTable {
     }
 
     /// Returns the entry with this id, if it exists.
-    pub(super) fn held(&mut self, hash: u64, id: u64) -> Option<EntryMut<'_>> {
+    pub(super) fn entry_with_id(&mut self, hash: u64, id: u64) -> Option<EntryMut<'_>> {
         let entry = self.entries.find_mut(hash, |entry| entry.id == id)?;
         Some((entry, &mut self.counts))
     }

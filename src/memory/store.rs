@@ -1,7 +1,7 @@
 //! The store: answers claims with a permit, a waiter or a refusal.
 
 use super::{
-    grant::{MemoryLevel, acquire_all, permit, unlisted},
+    grant::{MemoryLevel, acquire_all, permit, unlinked_permit},
     keys::Keys,
     waiter::Waiter,
 };
@@ -16,8 +16,8 @@ use std::{fmt, slice, sync::Arc};
 /// The store counts only the permits of this process, and answers like the store in Redis. A permit needs no lease,
 /// because it ends with its process at the latest. A key takes memory while one of its permits is held, while it is
 /// [paused](crate::Operate::pause), and while time has not returned all units of a
-/// [budget](crate::Claim::with_window). The store also keeps idle keys, because the next claim is likely to be for one of
-/// them. It keeps a few thousand of them at most, or the number of keys in use if that is greater.
+/// [budget](crate::Claim::with_window). The store also keeps idle keys, because the next claim is likely to be for one
+/// of them. It keeps a few thousand of them at most, or the number of keys in use if that is greater.
 ///
 /// A claim that can be answered at once is answered in the call of [`acquire`](Semaphore::acquire)
 /// and needs no Tokio runtime. A clone is a handle to the same store. Permits count until they end,
@@ -74,7 +74,7 @@ impl MemorySemaphore {
     /// # }
     /// ```
     pub fn busy_keys(&self) -> usize {
-        self.0.shards.iter().map(|shard| shard.busy()).sum()
+        self.0.shards.iter().map(|shard| shard.busy_keys()).sum()
     }
 
     fn decide(&self, claims: &Claims) -> Acquire {
@@ -93,7 +93,7 @@ impl MemorySemaphore {
         let [claim] = claims else { return None };
         claim.units().ok().filter(|_| !self.0.has_holders)?;
         let level = MemoryLevel::acquire(&self.0, claim, None).ok()?;
-        Some(unlisted(slice::from_ref(claim), Few::One([level])))
+        Some(unlinked_permit(slice::from_ref(claim), Few::One([level])))
     }
 
     #[inline(never)]
@@ -168,16 +168,15 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets whether the permits are listed, so that [`usage`](crate::Operate::usage) shows who holds them, and
-    /// [`revoke`](crate::Operate::revoke) can end them: not unless set. Then a pair of acquire and release takes about
-    /// 150 ns longer if the key has few permits, and a further nanosecond for each further permit of the key. See
-    /// [`Builder`] for an example.
+    /// Sets whether the store lists its permits: false by default. Then [`usage`](crate::Operate::usage) shows who
+    /// holds them, and [`revoke`](crate::Operate::revoke) can end them. A pair of acquire and release then takes about
+    /// 150 ns longer, and one nanosecond more for each permit of the key. See [`Builder`] for an example.
     pub fn holders(mut self, holders: bool) -> Self {
         self.holders = holders;
         self
     }
 
-    /// Sets how many claims may wait at a time, for all keys of the store together: 10,000 unless set. Further
+    /// Sets how many claims may wait at a time, for all keys of the store together: 10,000 by default. Further
     /// claims that would wait are refused with [`AcquireError::Overloaded`](crate::AcquireError::Overloaded).
     /// See [`Builder`] for an example.
     pub fn max_waiting_total(mut self, max_waiting_total: u32) -> Self {

@@ -65,10 +65,10 @@ fn keys_that_a_wider_limit_refuses_are_not_kept() {
 #[test]
 fn idle_keys_make_room_for_recent_ones_and_their_tokens_grow() {
     let store = MemorySemaphore::new();
-    let of = |key| acquire(&store, key).token();
-    let last = (0..100_000).map(|_| of(u64::MAX)).max();
+    let token_of = |key| acquire(&store, key).token();
+    let last = (0..100_000).map(|_| token_of(u64::MAX)).max();
     (0..1_000_000).for_each(|key| drop(acquire(&store, key)));
-    assert!(Some(of(u64::MAX)) > last);
+    assert!(Some(token_of(u64::MAX)) > last);
     let in_tables = keys_in_tables(&store);
     assert!((0..100_000).all(|key: u64| !in_tables.contains(&StoredKey::whole(key))));
     assert!(in_tables.len() <= SHARDS * IDLE_CAPACITY);

@@ -16,8 +16,8 @@ pub(super) struct HeldUnits {
     settled: AtomicU64,
 }
 
-/// Units of a budget that metrics count once no lock is held, because a recorder is user code. Boxed, because most
-/// permits have none.
+/// Units of a budget for the metrics. They are recorded once no lock is held, because a recorder is user code. Boxed,
+/// because most permits have none.
 #[must_use]
 pub(super) struct CountedUnits {
     pub(super) policy: Policy,
@@ -26,7 +26,7 @@ pub(super) struct CountedUnits {
 }
 
 impl CountedUnits {
-    pub(super) fn count(self) {
+    pub(super) fn record(self) {
         observe::budget(Store::Memory, self.policy.as_str(), self.used, self.units);
     }
 }

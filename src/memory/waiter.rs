@@ -37,7 +37,7 @@ pub(super) struct Waiter {
     loss: Arc<Loss>,
     /// The details of its claims of budgets, which are its last.
     budgets: Vec<Arc<Details>>,
-    /// The places in queues, each of a later level than the one before. The request waits in the last.
+    /// The places in queues, each at a wider level than the one before. The request waits in the last.
     places: Vec<QueuePlace>,
     /// Its place among the waiters of the store, while it has places in queues.
     slot: Option<OwnedSemaphorePermit>,
@@ -67,17 +67,18 @@ struct QueuePlace {
     look_at: Option<Instant>,
     outcome: oneshot::Receiver<QueueOutcome>,
     has_left: bool,
-    waiting: observe::WaitCounter,
+    counter: observe::WaitCounter,
 }
 
 /// Why a claim is not in the queue any more.
 enum QueueOutcome {
     Granted(MemoryLevel),
     Refused(AcquireError),
+    /// See [`Decision::Lapsed`].
     Lapsed,
 }
 
-/// The end of a step of a wait.
+/// An event that a waiting request handles.
 enum WaitEvent {
     Left(QueueOutcome),
     /// The key was paused, or the time at which a budget has room has changed.
@@ -108,7 +109,7 @@ impl Waiter {
     /// has been paused since, the request gives back that level and the wider ones, and waits for it again before all
     /// other waiters.
     fn advance(&mut self) -> Result<(), AcquireError> {
-        while let Some(claim) = self.next().filter(|claim| !is_budget(claim)) {
+        while let Some(claim) = self.next_claim().filter(|claim| !is_budget(claim)) {
             let level = after_pauses_of(&self.keys, slice::from_ref(claim), || {
                 let details = self.keys.details(claim, &self.loss);
                 let level = MemoryLevel::acquire(&self.keys, claim, details.listed().cloned());
@@ -121,7 +122,7 @@ impl Waiter {
         }
         self.acquire_budgets()?;
         if self.places.is_empty()
-            && let Some((at, full)) = self.paused()
+            && let Some((at, full)) = self.first_paused()
         {
             self.wait_for(at, Rank::First, full)?;
             // Released only after joining, so that no other claim is granted in between.
@@ -150,19 +151,20 @@ impl Waiter {
         self.places.retain(|place| place.level <= level);
         let claim = &claims[at];
         if self.places.last().is_none_or(|place| place.level < level) {
+            // Of several claims, a wait that is over is reported as a full limit, by `wait_for`.
             let is_only = self.claims.as_slice().len() == 1;
-            if is_only && claim.wait().is_some() && self.left(claim).is_zero() {
+            if is_only && claim.wait().is_some() && self.time_left(claim).is_zero() {
                 return Err(self.timed_out(claim, refusal.id));
             }
             self.wait_for(level, Rank::Arrival, refusal.error(claim.policy()))?;
-        } else if refusal.outlasts(self.left(claim)) {
+        } else if refusal.outlasts(self.time_left(claim)) {
             let error = refusal.error(claim.policy());
             return Err(self.refuse(error));
         }
         let is_alone = self.places.len() == 1;
         if let Some(place) = self.places.last_mut() {
             let now = Instant::now();
-            // The head of an earlier queue loses its place if it does not look.
+            // With several places it may be the head of an earlier queue, which loses its place if it does not look.
             let ahead = if is_alone { refusal.ahead } else { 0 };
             let look_at = now + next_look(ahead);
             place.look_at = Some(match refusal.due {
@@ -175,7 +177,7 @@ impl Waiter {
     }
 
     /// The first level whose key is paused now, and the refusal of its claim.
-    fn paused(&self) -> Option<(usize, AcquireError)> {
+    fn first_paused(&self) -> Option<(usize, AcquireError)> {
         let levels = self.levels.iter().zip(self.claims.as_slice()).enumerate();
         let mut paused = levels.filter_map(|(at, (level, claim))| {
             let refusal = level.pause(claim.checked_units())?;
@@ -184,7 +186,7 @@ impl Waiter {
         paused.next()
     }
 
-    /// Joins the queue of a level.
+    /// Joins the queue of a level, or fails with `full` if the claim may not wait any more.
     fn wait_for(
         &mut self,
         level: usize,
@@ -192,18 +194,19 @@ impl Waiter {
         full: AcquireError,
     ) -> Result<(), AcquireError> {
         let place = self.join(level, rank, full);
-        let (place, slot) = place.map_err(|error| self.at_level(error))?;
+        let (place, slot) = place.map_err(|error| self.refusal_of_request(error))?;
         self.places.push(place);
         self.slot = Some(slot);
         Ok(())
     }
 
     /// The claim of the first level that is not acquired yet.
-    fn next(&self) -> Option<&Claim> {
+    fn next_claim(&self) -> Option<&Claim> {
         self.claims.as_slice().get(self.levels.len())
     }
 
-    /// Joins the queue, if the claim may still wait.
+    /// Joins the queue as [`wait_for`](Self::wait_for) does. Returns the place in it, and that among the store's
+    /// waiters.
     fn join(
         &mut self,
         level: usize,
@@ -211,38 +214,40 @@ impl Waiter {
         full: AcquireError,
     ) -> Result<(QueuePlace, OwnedSemaphorePermit), AcquireError> {
         let claim = &self.claims.as_slice()[level];
-        let wait = claim.wait().filter(|_| !self.left(claim).is_zero());
+        let wait = claim.wait().filter(|_| !self.time_left(claim).is_zero());
         let wait = wait.ok_or(full)?;
         let slot = self.slot.take().or_else(|| self.keys.slot(wait.is_trial));
         let slot = slot.ok_or(AcquireError::Overloaded)?;
         let (hash, shard) = self.keys.place(claim.key());
-        let permits = self.claims.as_slice().len() - self.budgets.len();
-        let details = match level.checked_sub(permits) {
+        let first_budget = self.claims.as_slice().len() - self.budgets.len();
+        let details = match level.checked_sub(first_budget) {
             Some(budget) => Arc::clone(&self.budgets[budget]),
             None => self.keys.details(claim, &self.loss),
         };
-        let (granting, granted) = (Arc::clone(shard), Arc::clone(&details));
+        let (level_shard, level_details) = (Arc::clone(shard), Arc::clone(&details));
         let (sender, outcome) = oneshot::channel();
-        let waiting = QueuedClaim::new(wait, Arc::clone(&details), move |decision| {
+        let queued = QueuedClaim::new(wait, Arc::clone(&details), move |decision| {
             drop(sender.send(match decision {
                 Decision::Granted(acquired) => QueueOutcome::Granted(MemoryLevel::from_grant(
-                    (hash, &granting),
+                    (hash, &level_shard),
                     acquired,
-                    &granted,
+                    &level_details,
                 )),
-                Decision::Refused(refusal) => QueueOutcome::Refused(refusal.error(&granted.policy)),
+                Decision::Refused(refusal) => {
+                    QueueOutcome::Refused(refusal.error(&level_details.policy))
+                }
                 Decision::Lapsed => QueueOutcome::Lapsed,
             }));
         });
-        let waiting = match rank {
-            Rank::Arrival => waiting,
-            Rank::First => waiting.before_all(),
+        let queued = match rank {
+            Rank::Arrival => queued,
+            Rank::First => queued.before_all(),
         };
-        let left = self.left(claim);
-        let (entry, paused_until) = shard.join(hash, claim, waiting, left, wait.max_waiting)?;
-        let mut waiting = observe::WaitCounter::default();
+        let left = self.time_left(claim);
+        let (entry, paused_until) = shard.join(hash, claim, queued, left, wait.max_waiting)?;
+        let mut counter = observe::WaitCounter::default();
         let key = || claim.key().as_bytes().escape_ascii().to_string();
-        waiting.join(MEMORY, claim.policy().as_str(), key);
+        counter.join(MEMORY, claim.policy().as_str(), key);
         let place = QueuePlace {
             level,
             shard: Arc::clone(shard),
@@ -253,21 +258,21 @@ impl Waiter {
             look_at: None,
             outcome,
             has_left: false,
-            waiting,
+            counter,
         };
         Ok((place, slot))
     }
 
     /// The time for which a claim may still wait.
-    fn left(&self, claim: &Claim) -> Duration {
+    fn time_left(&self, claim: &Claim) -> Duration {
         let wait = claim.wait().map_or(Duration::ZERO, |wait| wait.time);
         wait.saturating_sub(self.since.elapsed())
     }
 
-    /// Converts the refusal by the next limit. If the request has several limits, a timeout or a full queue is reported
-    /// as a full key.
-    fn at_level(&self, error: AcquireError) -> AcquireError {
-        let is_one = self.claims.as_slice().len() == 1;
+    /// Converts the refusal of one claim to that of its request. If the request has several claims, a timeout or a full
+    /// queue is reported as a full key.
+    fn refusal_of_request(&self, error: AcquireError) -> AcquireError {
+        let is_only = self.claims.as_slice().len() == 1;
         match error {
             AcquireError::TimedOut {
                 policy,
@@ -280,7 +285,7 @@ impl Waiter {
                 limit,
                 window,
                 semaphore: Some(id),
-            } if !is_one => AcquireError::under(&policy, limit, limit, id).of_window(window),
+            } if !is_only => AcquireError::under(&policy, limit, limit, id).of_window(window),
             error => error,
         }
     }
@@ -308,7 +313,7 @@ impl Waiter {
             let pause = place
                 .paused_until
                 .map(|end| end.saturating_duration_since(now));
-            let time = pause.unwrap_or_else(|| self.left(claim));
+            let time = pause.unwrap_or_else(|| self.time_left(claim));
             match timeout(time, place.next_event(&self.loss)).await {
                 Ok(WaitEvent::Changed) => place.paused_until = self.pause_end(claim, place)?,
                 Ok(WaitEvent::Left(outcome)) => return Ok(outcome),
@@ -324,7 +329,7 @@ impl Waiter {
             return Ok(());
         };
         let claim = &self.claims.as_slice()[last.level];
-        let (left, now) = (self.left(claim), Instant::now());
+        let (left, now) = (self.time_left(claim), Instant::now());
         if left.is_zero() && last.paused_until.is_none() {
             let error = self.timed_out(claim, last.entry);
             return Err(self.refuse(error));
@@ -336,8 +341,8 @@ impl Waiter {
         };
         let time = look.map_or(time, |look| look.min(time));
         let (places, loss) = (&mut self.places, &self.loss);
-        let left = timeout(time, first_event(places, loss)).await;
-        match left {
+        let event = timeout(time, first_event(places, loss)).await;
+        match event {
             Ok((_, WaitEvent::Left(QueueOutcome::Refused(error)))) => Err(self.refuse(error)),
             Ok((at, WaitEvent::Left(QueueOutcome::Lapsed | QueueOutcome::Granted(_)))) => {
                 self.places.remove(at).has_left = true;
@@ -350,9 +355,9 @@ impl Waiter {
     /// Ends the wait in all queues. Returns the refusal of the request.
     fn refuse(&mut self, error: AcquireError) -> AcquireError {
         for place in &mut self.places {
-            place.waiting.leave(error.outcome());
+            place.counter.leave(error.outcome());
         }
-        self.at_level(error)
+        self.refusal_of_request(error)
     }
 
     /// Returns when the key's pause ends, or `None` if the key is not paused. Removes a pause that is over. Fails if
@@ -368,7 +373,7 @@ impl Waiter {
             Some((until, entry.refusal(units)))
         });
         match pause.flatten() {
-            Some((_, refusal)) if refusal.outlasts(self.left(claim)) => {
+            Some((_, refusal)) if refusal.outlasts(self.time_left(claim)) => {
                 Err(refusal.error(claim.policy()))
             }
             pause => Ok(pause.map(|(until, _)| until)),
@@ -407,8 +412,8 @@ impl Waiter {
             }
             Ok(QueueOutcome::Lapsed) => Ok(()),
             Ok(QueueOutcome::Refused(error)) | Err(error) => {
-                place.waiting.leave(error.outcome());
-                Err(self.at_level(error))
+                place.counter.leave(error.outcome());
+                Err(self.refusal_of_request(error))
             }
         }
     }
@@ -432,8 +437,8 @@ async fn first_event(places: &mut [QueuePlace], loss: &Loss) -> (usize, WaitEven
 }
 
 impl QueuePlace {
-    /// Waits until the claim has left the queue, or should look at it. An operator may also have revoked it, or its
-    /// units of a narrower limit.
+    /// Waits until the claim has left the queue, or should look at it. If an operator revokes it, or its units of a
+    /// narrower limit, that is a refusal.
     async fn next_event(&mut self, loss: &Loss) -> WaitEvent {
         let revoked = || WaitEvent::Left(QueueOutcome::Refused(AcquireError::Revoked));
         let (mut lost, mut changed) = (pin!(loss.wait()), pin!(self.details.changed.notified()));
@@ -460,16 +465,16 @@ impl QueuePlace {
     /// Notes that the claim was granted, so that it is not in the queue any more.
     fn admitted(&mut self) {
         self.has_left = true;
-        self.waiting.leave(Outcome::Admitted);
+        self.counter.leave(Outcome::Admitted);
     }
 }
 
 impl Drop for QueuePlace {
     fn drop(&mut self) {
         if !self.has_left {
-            let left = self.change(|entry| entry.queue.leave(&self.details));
-            // The waiter's task is woken without the lock.
-            contain(|| drop(left));
+            let unused = self.change(|entry| entry.queue.leave(&self.details));
+            // Dropping the callback wakes the waiter's task, so it is dropped without the lock.
+            contain(|| drop(unused));
         }
     }
 }

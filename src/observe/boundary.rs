@@ -1,6 +1,6 @@
-//! The boundary to user code that may panic: wakers, stores, and the recorder and the subscriber, which do so repeatedly if
-//! one of their locks is poisoned. All calls to these two go through here, on the caller's thread: with the caller's span,
-//! recorder and subscriber.
+//! The boundary to user code that may panic: wakers, stores, and the recorder and the subscriber, which panic
+//! repeatedly if one of their locks is poisoned. All calls to these two go through here, on the caller's thread: with
+//! the caller's span, recorder and subscriber.
 
 #![cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code))]
 

@@ -69,23 +69,23 @@ impl Meter {
 
     /// Increments the gauge. Returns true if the recorder has counted that.
     #[inline]
-    fn enter(&self, what: What) -> bool {
+    fn enter(&self, kind: PeriodKind) -> bool {
         #[cfg(feature = "metrics")]
-        return self.with(|all, _| what.instruments(all).0.increment());
+        return self.with(|all, _| kind.instruments(all).0.increment());
         #[cfg(not(feature = "metrics"))]
         false
     }
 
-    fn leave(&self, what: What) {
+    fn leave(&self, kind: PeriodKind) {
         #[cfg(feature = "metrics")]
-        self.with(|all, _| what.instruments(all).0.decrement());
+        self.with(|all, _| kind.instruments(all).0.decrement());
     }
 
     /// Records how long the instruments have been used.
-    fn time(&self, what: What) {
+    fn time(&self, kind: PeriodKind) {
         #[cfg(feature = "metrics")]
         self.with(|all, since| {
-            let (_, histogram) = what.instruments(all);
+            let (_, histogram) = kind.instruments(all);
             histogram.record(since.elapsed().as_secs_f64());
         });
     }
@@ -97,16 +97,15 @@ impl Meter {
     }
 }
 
-/// The kinds of things that last for a time: a permit, or a wait, which ends with an outcome. Gauges count them while
-/// they last.
+/// A permit, or a wait, which ends with an outcome. A gauge counts it while it lasts, and a histogram its duration.
 #[derive(Clone, Copy)]
-enum What {
+enum PeriodKind {
     Permit,
     Wait(Outcome),
 }
 
 #[cfg(feature = "metrics")]
-impl What {
+impl PeriodKind {
     fn instruments(self, all: &Instruments) -> (&Gauge, &Histogram) {
         match self {
             Self::Permit => (&all.active, &all.held),
@@ -115,23 +114,23 @@ impl What {
     }
 }
 
-/// A permit or a wait that a gauge counts until its end, or at the latest until its drop.
-struct Lasting {
+/// Counts a permit or a wait until its end, or at the latest until its drop.
+struct PeriodCounter {
     meter: Meter,
-    what: What,
+    kind: PeriodKind,
     /// False if the recorder panicked, so that the gauge must not be decremented.
     is_counted: bool,
     has_ended: AtomicBool,
 }
 
-impl Lasting {
+impl PeriodCounter {
     #[inline]
-    fn begin(store: Store, policy: &str, what: What) -> Self {
+    fn begin(store: Store, policy: &str, kind: PeriodKind) -> Self {
         let meter = Meter::for_claims(store, policy);
         Self {
-            is_counted: meter.enter(what),
+            is_counted: meter.enter(kind),
             meter,
-            what,
+            kind,
             has_ended: AtomicBool::new(false),
         }
     }
@@ -144,19 +143,19 @@ impl Lasting {
 
     fn count_end(&self) {
         self.leave();
-        self.meter.time(self.what);
+        self.meter.time(self.kind);
     }
 
     /// Decrements the gauge.
     fn leave(&self) {
         if self.is_counted {
-            self.meter.leave(self.what);
+            self.meter.leave(self.kind);
         }
     }
 }
 
 #[cfg(feature = "metrics")]
-impl Drop for Lasting {
+impl Drop for PeriodCounter {
     fn drop(&mut self) {
         if !*self.has_ended.get_mut() {
             self.count_end();
@@ -209,59 +208,63 @@ impl Drop for OutcomeCounter {
 
 /// A permit at one limit, from its grant until it ends or is dropped. By default it is not counted.
 #[derive(Default)]
-pub(crate) struct PermitCounter(Option<(Store, Lasting)>);
+pub(crate) struct PermitCounter(Option<(Store, PeriodCounter)>);
 
 impl PermitCounter {
     /// A permit that is counted from now on.
     #[inline]
-    pub(crate) fn begun(store: Store, policy: &str) -> Self {
-        Self(Some((store, Lasting::begin(store, policy, What::Permit))))
+    pub(crate) fn begin(store: Store, policy: &str) -> Self {
+        Self(Some((
+            store,
+            PeriodCounter::begin(store, policy, PeriodKind::Permit),
+        )))
     }
 
     /// Counts the release or the end of the permit. Returns its store, unless it has ended before or is not counted.
     #[inline]
     pub(crate) fn end(&self) -> Option<Store> {
-        let (store, lasting) = self.0.as_ref()?;
-        lasting.end().then_some(*store)
+        let (store, period) = self.0.as_ref()?;
+        period.end().then_some(*store)
     }
 
+    /// Counts the outcome of the permit's claim at this limit.
     #[inline]
-    pub(crate) fn claimed(&self, outcome: Outcome) {
-        if let Some((_, lasting)) = &self.0 {
-            lasting.meter.outcome(outcome);
+    pub(crate) fn count_claim(&self, outcome: Outcome) {
+        if let Some((_, period)) = &self.0 {
+            period.meter.outcome(outcome);
         }
     }
 
     pub(crate) fn lost(&self, by: LostBy) {
-        if let Some((_, lasting)) = &self.0 {
-            lasting.meter.lost(by);
+        if let Some((_, period)) = &self.0 {
+            period.meter.lost(by);
         }
     }
 
     /// Counts a pause of the permit's key.
     pub(crate) fn paused(&self) {
-        if let Some((_, lasting)) = &self.0 {
-            lasting.meter.paused();
+        if let Some((_, period)) = &self.0 {
+            period.meter.paused();
         }
     }
 }
 
 /// A claim that may be in a queue. By default it is in none. Its drop counts the wait as cancelled.
 #[derive(Default)]
-pub(crate) struct WaitCounter(Option<(Lasting, events::WaitSpan)>);
+pub(crate) struct WaitCounter(Option<(PeriodCounter, events::WaitSpan)>);
 
 impl WaitCounter {
     /// The claim joins a queue. If it was in another queue before, it has been granted there.
     pub(crate) fn join(&mut self, store: Store, policy: &str, key: impl FnOnce() -> String) {
         self.leave(Outcome::Admitted);
-        let lasting = Lasting::begin(store, policy, What::Wait(Outcome::Cancelled));
-        self.0 = Some((lasting, events::WaitSpan::begin(store, policy, key)));
+        let period = PeriodCounter::begin(store, policy, PeriodKind::Wait(Outcome::Cancelled));
+        self.0 = Some((period, events::WaitSpan::begin(store, policy, key)));
     }
 
     /// The claim leaves the queue.
     pub(crate) fn leave(&mut self, outcome: Outcome) {
-        if let Some((mut lasting, span)) = self.0.take() {
-            lasting.what = What::Wait(outcome);
+        if let Some((mut period, span)) = self.0.take() {
+            period.kind = PeriodKind::Wait(outcome);
             span.end(outcome);
         }
     }

@@ -38,7 +38,7 @@ events! {
     DEBUG without_key(policy: &str, error: &dyn Error) { policy, %error, "a request is refused without a key" }
 
     /// A request has no key, because the service provides none.
-    ERROR forgotten(policy: &str, extension: &str) {
+    ERROR missing_extension(policy: &str, extension: &str) {
         policy, extension,
         "requests have no key because the service does not provide it: apply the layer that inserts \
          this extension outside of the limit (in axum: after it); for the peer's address serve an axum router with \
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_an_error_says_itself_is_told_once() {
+    fn a_cause_that_an_error_contains_is_shown_once() {
         let error = NoWay(fmt::Error);
         assert_eq!(causes(&error).to_string(), error.to_string());
     }

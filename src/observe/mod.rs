@@ -24,8 +24,8 @@
 //!
 //! - `policy` is the name of a [`Policy`](crate::Policy). Give policies few names: each has about a hundred series. The
 //!   first 256 of a process have their own; all others share the label `_other`. A key is never a label.
-//! - `store` is `memory`, `redis`, or `custom` for any other store. Only that store can count its claims and waiters.
-//!   Its permits count under the policy that its layer names.
+//! - `store` is `memory`, `redis`, or `custom` for any other store. Of a custom store only the permits are counted,
+//!   because only the store itself knows its claims and waiters.
 //! - `verb` is `acquire`, `refresh` or `release`; `pause`, also for its end; `usage`, `revoke` and `limits` for an
 //!   operator; `presence` for the report of a process about itself, and its queries.
 //! - `outcome` of requests and claims:
@@ -131,10 +131,10 @@
 //!   connections.
 //! - `the store fails` and `the store works again` mark the beginning and the end of a period in which claims fail, for
 //!   each server of a cluster. A failure that may pass by itself, such as silence, is reported once several claims in a
-//!   row have failed and it is no stall. A failure that needs an operator, such as a wrong password or a missing right,
-//!   is reported at once, even after another report. The period ends with an answered claim once none has failed for a
-//!   lease, so alternating failures and successes are one period. After an outage the end is reported as soon as the
-//!   server answers.
+//!   row have failed over more than one timeout. A failure that needs an operator, such as a wrong password or a
+//!   missing right, is reported at once, even after another report. The period ends with an answered claim once none
+//!   has failed for a lease, so alternating failures and successes are one period. After an outage the end is reported
+//!   as soon as the server answers.
 //!
 #![cfg_attr(not(feature = "metrics"), doc = include_str!("../guide/links/docs_rs.md"))]
 

@@ -134,7 +134,7 @@ impl Gauge {
 }
 
 impl Histogram {
-    /// A number, or a time in seconds.
+    /// Records a number, or a time in seconds.
     #[inline]
     pub(super) fn record(&self, value: f64) {
         self.with(|histogram| histogram.record(value));
@@ -170,9 +170,9 @@ impl Instruments {
     }
 
     fn of_requests(name: &'static str, policy: &str) -> Self {
-        let of = |outcome: Outcome| [("policy", policy), ("outcome", outcome.as_str())];
+        let labels = |outcome: Outcome| [("policy", policy), ("outcome", outcome.as_str())];
         Self {
-            outcomes: Outcome::ALL.map(|outcome| register!(counter, name, of(outcome))),
+            outcomes: Outcome::ALL.map(|outcome| register!(counter, name, labels(outcome))),
             ..Self::default()
         }
     }
@@ -207,21 +207,21 @@ impl Instruments {
     }
 
     fn of_budget(store: Store, policy: &str) -> Self {
-        let of = |used: BudgetUse| {
+        let labels = |used: BudgetUse| {
             let used = ("use", used.as_str());
             [("store", store.as_str()), ("policy", policy), used]
         };
         Self {
-            budget: BudgetUse::ALL.map(|used| register!(counter, BUDGET_UNITS, of(used))),
+            budget: BudgetUse::ALL.map(|used| register!(counter, BUDGET_UNITS, labels(used))),
             ..Self::default()
         }
     }
 
     fn of_calls(store: Store, verb: &str) -> Self {
         let labels = [("store", store.as_str()), ("verb", verb)];
-        let of = |outcome: Answered| [labels[0], labels[1], ("outcome", outcome.as_str())];
+        let with = |outcome: Answered| [labels[0], labels[1], ("outcome", outcome.as_str())];
         Self {
-            calls: Answered::ALL.map(|outcome| register!(histogram, CALL_DURATION, of(outcome))),
+            calls: Answered::ALL.map(|outcome| register!(histogram, CALL_DURATION, with(outcome))),
             size: register!(histogram, CALL_SIZE, labels),
             ..Self::default()
         }
@@ -243,11 +243,11 @@ fn is_installed(recorder: &dyn Recorder) -> bool {
 }
 
 /// How long instruments are cached.
-const FRESH: Duration = Duration::from_secs(1);
+const CACHE_TIME: Duration = Duration::from_secs(1);
 
 /// The most names that are cached; one more clears the cache. A policy of requests has two. Searching this many is much
 /// cheaper than a lookup.
-const MOST: usize = 2 * MAX_POLICIES;
+const MAX_CACHED: usize = 2 * MAX_POLICIES;
 
 thread_local! {
     static CACHE: RefCell<Cache> = RefCell::default();
@@ -264,7 +264,8 @@ struct Cache {
     found: Vec<(MetricKind, Box<str>, Arc<Instruments>)>,
 }
 
-/// The instruments of a policy or a verb. A thread that ends, and a recorder that itself uses this crate, has no cache.
+/// The instruments of a policy or a verb. A thread that is ending has no cache, and neither has a call that comes from
+/// inside of a recorder.
 #[inline]
 pub(super) fn instruments(kind: MetricKind, name: &str, now: Instant) -> Arc<Instruments> {
     let cached = CACHE.try_with(|cache| {
@@ -283,7 +284,7 @@ impl Cache {
         let recorder = contain(|| with_recorder(address)).unwrap_or_default();
         let is_fresh = self.fresh_until.is_some_and(|until| now < until);
         if !is_fresh || self.recorder != recorder {
-            (self.recorder, self.fresh_until) = (recorder, Some(now + FRESH));
+            (self.recorder, self.fresh_until) = (recorder, Some(now + CACHE_TIME));
             self.found.clear();
             if DESCRIBED.swap(recorder, Relaxed) != recorder {
                 describe();
@@ -297,7 +298,7 @@ impl Cache {
         if let Some((.., found)) = self.found.iter().find(is_it) {
             return Arc::clone(found);
         }
-        if self.found.len() >= MOST {
+        if self.found.len() >= MAX_CACHED {
             self.found.clear();
         }
         let made = Arc::new(Instruments::register(kind, name));
@@ -308,7 +309,7 @@ impl Cache {
 
 #[cfg(all(test, feature = "redis"))]
 #[test]
-fn a_recorder_is_known_from_none_also_if_it_has_no_size() {
+fn an_installed_recorder_is_noticed_even_if_it_has_no_size() {
     use metrics::{KeyName, Metadata, NoopRecorder, SharedString};
 
     /// A recorder without a size.

@@ -29,8 +29,8 @@ const GRPC_WEB: [&str; 2] = ["application/grpc-web", "application/grpc-web-text"
 pub(super) fn content_type(parts: &Parts) -> Option<&HeaderValue> {
     let headers = &parts.headers;
     let kind = media_type(headers).filter(|_| parts.method == Method::POST)?;
-    let is_grpc = is(kind, GRPC) && takes_trailers(parts);
-    let is_web = GRPC_WEB.iter().any(|web| is(kind, web));
+    let is_grpc = equals(kind, GRPC) && takes_trailers(parts);
+    let is_web = GRPC_WEB.iter().any(|web| equals(kind, web));
     (is_grpc || is_web).then(|| headers.get(CONTENT_TYPE))?
 }
 
@@ -38,12 +38,12 @@ pub(super) fn content_type(parts: &Parts) -> Option<&HeaderValue> {
 /// may remove the header.
 fn takes_trailers(parts: &Parts) -> bool {
     let mut announced = parts.headers.get_all(TE).iter();
-    parts.version < Version::HTTP_2 || announced.any(|value| is(value.as_bytes(), "trailers"))
+    parts.version < Version::HTTP_2 || announced.any(|value| equals(value.as_bytes(), "trailers"))
 }
 
 /// True if a response with this head ends with a gRPC status in HTTP trailers.
 pub(crate) fn has_trailers(head: &HeaderMap) -> bool {
-    media_type(head).is_some_and(|kind| is(kind, GRPC))
+    media_type(head).is_some_and(|kind| equals(kind, GRPC))
 }
 
 /// The media type, without the message format or the parameters that may follow.
@@ -52,8 +52,9 @@ fn media_type(headers: &HeaderMap) -> Option<&[u8]> {
     headers.get(CONTENT_TYPE)?.as_bytes().split(is_end).next()
 }
 
-fn is(kind: &[u8], media_type: &str) -> bool {
-    kind.eq_ignore_ascii_case(media_type.as_bytes())
+/// Compares without case.
+fn equals(value: &[u8], expected: &str) -> bool {
+    value.eq_ignore_ascii_case(expected.as_bytes())
 }
 
 /// A gRPC response of the kind `Trailers-Only`: its status is in the head, its body is empty.

@@ -15,7 +15,8 @@ pub(super) struct Problem {
     kind: &'static str,
     title: &'static str,
     detail: Option<String>,
-    violated: bool,
+    /// True if the response names the policy that was violated.
+    names_policy: bool,
 }
 
 impl Problem {
@@ -58,7 +59,7 @@ impl Problem {
                 None => "Too many requests in flight",
             },
             detail: None,
-            violated: true,
+            names_policy: true,
         }
     }
 
@@ -76,7 +77,7 @@ impl Problem {
             kind: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
             title: "Requests cannot be admitted for the moment",
             detail: None,
-            violated: false,
+            names_policy: false,
         }
     }
 
@@ -98,7 +99,7 @@ impl Problem {
             kind: "about:blank",
             title: "Forbidden",
             detail: Some(detail),
-            violated: true,
+            names_policy: true,
         }
     }
 
@@ -109,7 +110,7 @@ impl Problem {
             kind: "about:blank",
             title: "Bad Request",
             detail: Some(detail),
-            violated: false,
+            names_policy: false,
         }
     }
 
@@ -134,7 +135,7 @@ impl Problem {
         if let Some(detail) = &self.detail {
             json = format!(r#"{json},"detail":{}"#, JsonString(detail));
         }
-        if let Some(policy) = policy.filter(|_| self.violated) {
+        if let Some(policy) = policy.filter(|_| self.names_policy) {
             json = format!(r#"{json},"violated-policies":[{}]"#, JsonString(policy));
         }
         json.push('}');

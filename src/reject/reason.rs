@@ -91,8 +91,8 @@ impl Reason {
         }
     }
 
-    /// When to try again, in seconds; `None` if that would not help. Every rejection advances the
-    /// schedule once.
+    /// When to try again, in seconds; `None` if that would not help. Called once for each rejection, because it takes a
+    /// slot of the schedule.
     pub(super) fn retry_after(&self, refusing: &RequestLimit, retry: &Retry) -> Option<u64> {
         match self {
             Self::Key { .. } => None,
@@ -107,8 +107,8 @@ impl Reason {
             } => error.retry_after().map(|rest| rest.as_secs()),
             Self::Acquire { error } if error.is_refusal() => {
                 let (policy, key) = (&refusing.policy, refusing.key);
-                let claimed = (refusing.limit, refusing.weight, refusing.share);
-                Some(retry.refused(policy, key, claimed))
+                let terms = (refusing.limit, refusing.weight, refusing.share);
+                Some(retry.refused(policy, key, terms))
             }
             Self::Acquire { .. } | Self::Lost { .. } | Self::Aborted { .. } => Some(retry.failed()),
         }
@@ -135,7 +135,7 @@ pub(crate) struct RequestLimit {
 pub(crate) struct RequestLimits(Few<RequestLimit>);
 
 impl RequestLimit {
-    fn is(&self, policy: &Policy, limit: u32) -> bool {
+    fn matches(&self, policy: &Policy, limit: u32) -> bool {
         self.limit == limit && self.policy == *policy
     }
 }
@@ -199,9 +199,10 @@ impl RequestLimits {
         }
     }
 
-    /// The limit of the claim with this policy. Its value is `limit` from now on.
+    /// The limit of the claim with this policy: with this limit too, if several have the policy. Its value is `limit`
+    /// from now on.
     fn named(&mut self, policy: &Policy, limit: u32) -> RequestLimit {
-        let is_same = |known: &RequestLimit| known.is(policy, limit);
+        let is_same = |known: &RequestLimit| known.matches(policy, limit);
         let is_changed = |known: &RequestLimit| known.policy == *policy;
         let known = self.0.iter().position(is_same);
         match known.or_else(|| self.0.iter().position(is_changed)) {
@@ -222,7 +223,7 @@ impl RequestLimits {
     pub(super) fn others(&self, refusing: &RequestLimit) -> impl Iterator<Item = &RequestLimit> {
         let at = self
             .iter()
-            .position(|limit| limit.is(&refusing.policy, refusing.limit));
+            .position(|limit| limit.matches(&refusing.policy, refusing.limit));
         let others = self.iter().enumerate();
         others.filter_map(move |(other, limit)| (Some(other) != at).then_some(limit))
     }

@@ -126,8 +126,8 @@ pub(crate) fn respond(reject: &Reject, rejection: Rejection) -> Response<Rejecti
 /// - After a failure of the store or the loss of a permit, clients return ten in a second.
 /// - A [pause](crate::AcquireError::Paused) has no schedule: `Retry-After` is the rest of the pause, rounded up.
 ///
-/// A layer knows only the permits of its process, and has schedules for 4,096 keys. Beyond these a key's clients get its
-/// first slot.
+/// A layer knows only the permits of its process, and has schedules for 4,096 keys. Beyond these a key's clients get
+/// its first slot.
 ///
 /// # Examples
 ///
@@ -158,7 +158,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// `limits` are the limits of the claims. A store that combines several limits may refuse under another one.
+    /// `limits` are the limits of the claims. A custom store may refuse under a limit that is not among them.
     pub(crate) fn new(
         reason: Reason,
         mut limits: RequestLimits,
@@ -319,11 +319,11 @@ impl Rejection {
         };
         let remaining = self.reason.remaining();
         let refusing = (self.policy().as_str(), self.limit(), self.refusing.window);
-        fields.refuse(headers, refusing, remaining, retry_after);
+        fields.append_refusal(headers, refusing, remaining, retry_after);
         if self.limits.are_several() {
             let others = self.limits.others(&self.refusing);
             others.for_each(|other| {
-                fields.list(headers, other.policy.as_str(), other.limit, other.window);
+                fields.append_policy(headers, other.policy.as_str(), other.limit, other.window);
             });
         }
     }

@@ -227,24 +227,24 @@ impl Acquire {
     #[inline]
     pub(crate) fn counted(self, store: Store, claims: &[Claim]) -> Self {
         match claims.first() {
-            Some(claim) if observe::IS_ON => self.told(store, claim),
+            Some(claim) if observe::IS_ON => self.count_answer(store, claim),
             _ => self,
         }
     }
 
-    fn told(self, store: Store, claim: &Claim) -> Self {
+    fn count_answer(self, store: Store, claim: &Claim) -> Self {
         if let AcquireState::Ready(Some(Ok(permit))) = &self.0 {
-            permit.claimed();
+            permit.count_claims();
             return self;
         }
         let policy = claim.policy().as_str();
         // Counts the claim as cancelled if it is dropped before the answer.
         let mut counter = OutcomeCounter::begin(store, policy);
         let recorded = RecordedKey::new(store, policy, claim.key().as_bytes());
-        let mut tell = move |answer: &Result<Permit, AcquireError>| match answer {
+        let mut count = move |answer: &Result<Permit, AcquireError>| match answer {
             Ok(permit) => {
                 counter.granted();
-                permit.claimed();
+                permit.count_claims();
             }
             Err(error) => {
                 let (by, outcome) = (error.policy().map(Policy::as_str), error.outcome());
@@ -254,18 +254,18 @@ impl Acquire {
         };
         match self.0 {
             AcquireState::Ready(answer) => {
-                answer.iter().for_each(tell);
+                answer.iter().for_each(count);
                 Self(AcquireState::Ready(answer))
             }
             AcquireState::Pending(future) => Self::pending(async move {
                 let answer = future.await;
-                tell(&answer);
+                count(&answer);
                 answer
             }),
         }
     }
 
-    /// The answer, if it is known already.
+    /// The answer, if it is known already. Otherwise the future itself.
     pub(crate) fn answer(self) -> Result<Result<Permit, AcquireError>, Self> {
         match self.0 {
             AcquireState::Ready(Some(answer)) => Ok(answer),

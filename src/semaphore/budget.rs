@@ -82,7 +82,7 @@ impl TakenUnits {
             .saturating_sub(self.settled.total().unwrap_or(0))
     }
 
-    /// The use of these units from the end of the permit on.
+    /// How the unsettled units count after the end of the permit.
     pub(crate) fn used_after(self, end: PermitEnd) -> BudgetUse {
         match (end, self.settled) {
             (PermitEnd::Lost, _) => BudgetUse::Lost,

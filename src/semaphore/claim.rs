@@ -138,8 +138,9 @@ impl Claim {
     ///
     /// A budget never grants a claim unless *spent + reserved + what the claim takes ≤ limit*:
     ///
-    /// - *Spent* units were used, and time returns them: the limit of the last grant within a window. A claim without an estimate
-    ///   is a rate: its [weight](Self::with_weight) is spent when it is granted.
+    /// - *Spent* units were used, and time returns them evenly: within one window as many units as the limit of the
+    ///   last grant. A claim without an estimate is a rate: its [weight](Self::with_weight) is spent when it is
+    ///   granted.
     /// - *Reserved* units may still be used, and time does not return them. A claim with an
     ///   [estimate](Self::with_estimate) reserves it when it is granted. [`Permit::settle`](super::Permit::settle)
     ///   moves units from reserved to spent, and the end of the permit frees the rest.
@@ -179,13 +180,14 @@ impl Claim {
         self.with_rare(|rare| rare.window = Some(window))
     }
 
-    /// Sets how many units of a [budget](Self::with_window) the claim is likely to use, up to the limit, instead of a
-    /// weight: they are reserved when it is granted, and spent as [`Permit::settle`](super::Permit::settle) reports their
-    /// use. A permit that ends without a settlement has used its estimate. A claim with an estimate and a weight is not
-    /// valid.
+    /// Sets how many units of a [budget](Self::with_window) the claim is likely to use, up to the limit. They are
+    /// reserved when it is granted, and spent as [`Permit::settle`](super::Permit::settle) reports their use. A permit
+    /// that ends without a settlement counts as having used its estimate. A claim has a weight or an estimate, not
+    /// both.
     ///
     /// Estimate what requests typically use, not the most that they may use. Reserved units are of no use to others: if
-    /// requests last as long as the window, an estimate of four times the use leaves more than half of the limit unused.
+    /// requests last as long as the window, an estimate of four times the use leaves more than half of the limit
+    /// unused.
     pub fn with_estimate(self, units: u32) -> Self {
         self.with_rare(|rare| rare.estimate = Some(units))
     }
@@ -200,8 +202,8 @@ impl Claim {
         self.rare().estimate
     }
 
-    /// Sets how long this claim may wait in the queue if the limit is full: not at all unless set. See [`Claim`] for an
-    /// example.
+    /// Sets how long this claim may wait in the queue if the limit is full. By default it does not wait. See [`Claim`]
+    /// for an example.
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -234,7 +236,8 @@ impl Claim {
     /// [`AcquireError::QueueFull`](super::AcquireError::QueueFull). Claims that it passes because of its [head
     /// start](Self::with_head_start) do not count. See [`Claim`] for an example.
     ///
-    /// In a queue longer than *wait × limit ÷ hold* the last claims time out. Until then each waiter has a cost:
+    /// In a queue longer than *wait × limit ÷ hold*, where *hold* is how long a permit is held, the last claims time
+    /// out. Until then each waiter has a cost:
     ///
     /// - Its request keeps a connection, or one of the 200 streams that hyper allows on an HTTP/2 connection. Where a
     ///   proxy puts several clients on one connection, 200 waiters of one key keep out the requests of all others.
@@ -247,8 +250,8 @@ impl Claim {
         self
     }
 
-    /// Sets how much earlier than it arrived this claim counts as arrived in the queue: not at all
-    /// unless set, and a year at most.
+    /// Moves the claim forward in the queue, as if it had arrived earlier by this time: zero by default, and a year at
+    /// most.
     ///
     /// Among claims of equal head starts the queue is first come, first served, and nothing starves. For example,
     /// interactive requests get 30 s and batch jobs none: an interactive request passes all batch jobs that arrived in
@@ -279,9 +282,9 @@ impl Claim {
 
     /// Sets the flow that the claim belongs to in its key's queue: a tenant, or a class of work. Without flows the
     /// queue is first come, first served. With flows it is fair to them: the claims of a flow are served in the order
-    /// of their arrival, and waiting flows are served in turns, by units granted. A newcomer waits for at most one
-    /// other grant beside one other flow, and for at most *k* other grants beside *k* flows, whatever they have queued.
-    /// An idle flow saves nothing up.
+    /// of their arrival, and waiting flows are served in turns, by units granted. If *k*
+    /// other flows wait, a newcomer waits for at most *k* other grants, however many claims these flows have queued. An
+    /// idle flow saves nothing up.
     ///
     /// - The queue becomes fair with the first claim of a flow. Claims that wait already stay before that claim. From
     ///   then on, until nothing waits, claims without a flow are one flow of share 1.
@@ -341,8 +344,8 @@ impl Claim {
         self
     }
 
-    /// Sets the flow of a claim that names none.
-    pub(crate) fn or_flow(self, flow: &Key) -> Self {
+    /// Sets the flow, unless the claim names one.
+    pub(crate) fn with_default_flow(self, flow: &Key) -> Self {
         match self.flow() {
             Some(_) => self,
             None => self.with_flow(flow.clone()),
@@ -382,7 +385,7 @@ impl Claim {
         self.rare().label.as_deref()
     }
 
-    /// Sets whether the claim is strict: it is not unless set. While the store is unavailable, a strict claim is
+    /// Sets whether the claim is strict: false by default. While the store is unavailable, a strict claim is
     /// refused, whatever the store's policy admits, and its permit is lost when its lease ends. Use it for work that
     /// must not run twice. The claims of a [`Lock`](crate::Lock) are strict.
     ///
@@ -404,8 +407,8 @@ impl Claim {
         self.strict
     }
 
-    /// Marks the claim of a request that is admitted in any case. It takes no place from claims in force among the
-    /// waiters of its process.
+    /// Marks the claim of a limit in shadow, whose request is admitted in any case. Such claims are counted separately
+    /// among the waiters of the process, so they take no place from claims in force.
     pub(crate) fn on_trial(mut self) -> Self {
         self.is_trial = true;
         self
@@ -452,9 +455,9 @@ impl Claim {
         self
     }
 
-    /// The claim, with defaults for each value that it does not set.
+    /// Sets each of these values, unless the claim has it.
     #[inline]
-    pub(crate) fn or(
+    pub(crate) fn with_defaults(
         mut self,
         policy: &Policy,
         limit: u32,
@@ -500,7 +503,8 @@ impl Claim {
         self.limit
     }
 
-    /// How many units the claim takes, unless it has an [estimate](Self::estimate). See [`key`](Self::key) for an example.
+    /// How many units the claim takes, unless it has an [estimate](Self::estimate). See [`key`](Self::key) for an
+    /// example.
     pub fn weight(&self) -> u32 {
         self.weight
     }
@@ -523,8 +527,8 @@ impl Claim {
     /// # Errors
     ///
     /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, a weight above the limit,
-    /// an empty flow, a share out of range, a flow with a head start, or a [window](Self::with_window)
-    /// or an estimate;
+    /// an empty flow, a share out of range, a flow with a head start, or a [budget](Self::with_window), which only the
+    /// stores of this crate have;
     /// [`AcquireError::Full`] for a limit of 0, which refuses every claim.
     ///
     /// # Examples
@@ -572,7 +576,7 @@ impl Claim {
         }
     }
 
-    /// The numbers of the claim.
+    /// The units of a claim that was [checked](Self::check) before.
     #[inline]
     pub(crate) fn checked_units(&self) -> Units {
         let (limit, weight) = (self.limit.unwrap_or_default(), self.weight);
@@ -691,7 +695,8 @@ impl<K: Into<Key>> From<K> for Claim {
     }
 }
 
-/// The numbers of a claim that a store can grant: 1 ≤ weight ≤ limit. [`Claim::units`](super::Claim::units) returns it.
+/// The limit and the weight of a claim that a store can grant: 1 ≤ weight ≤ limit.
+/// [`Claim::units`](super::Claim::units) returns them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Units {
     pub(crate) limit: u32,
@@ -724,7 +729,7 @@ pub struct Wait {
     pub time: Duration,
     /// How many claims may wait for the key, up to and including this one, in the order of the queue.
     pub max_waiting: u32,
-    /// How much earlier than it arrived the claim counts as arrived.
+    /// The time by which the claim counts as having arrived earlier than it did.
     pub head_start: Duration,
     /// True if the limit is in shadow.
     pub(crate) is_trial: bool,

@@ -21,7 +21,7 @@ use std::{
 /// The order has to be the same for all requests. Two requests with the same limits in opposite orders may each hold
 /// the units that the other waits for, until one wait is over.
 ///
-/// No claims at all exempt a request, as `None` does.
+/// An empty list of claims exempts the request, as `None` does.
 ///
 /// # Examples
 ///
@@ -114,6 +114,7 @@ impl Claims {
             if claims[..at].iter().any(is_same) {
                 return Err(ClaimError::Duplicate.into());
             }
+            // A longer window is less, and no window is least.
             let window = units.budget.map(|budget| Reverse(budget.window));
             if window < last {
                 return Err(ClaimError::BudgetOrder.into());
@@ -129,7 +130,7 @@ impl Claims {
     }
 }
 
-/// One of something, or several. Most requests are under one limit, which needs no allocation.
+/// One value, or any other number of values. Most requests are under one limit, which needs no allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Few<T> {
     One([T; 1]),

@@ -476,8 +476,8 @@ pub enum ClaimError {
     EmptyEstimate,
     /// A claim without a window comes after a budget, or a budget after one of a shorter window.
     BudgetOrder,
-    /// On a cluster, the claim may wait behind a budget on another node for longer than the budget's window. The units that it
-    /// reserves there while it waits would be missing for whole windows.
+    /// On a cluster, the claim may wait behind a budget on another node for longer than the budget's window. The units
+    /// that it reserves there while it waits would be missing for whole windows.
     #[non_exhaustive]
     LongWait {
         /// How long the claim may wait.

@@ -300,7 +300,7 @@ impl From<&CompactKey> for StoredKey {
 }
 
 impl StoredKey {
-    /// Returns `None` for a hash that no store of this crate makes.
+    /// The compact form. `None` for a hash that no store of this crate makes.
     pub(crate) fn compact(&self) -> Option<CompactKey> {
         match self {
             Self::Whole { key } => Some(CompactKey::new(key)),
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_of_up_to_64_bytes_is_kept_whole_and_no_longer_one() {
+    fn a_key_is_kept_whole_up_to_64_bytes_and_hashed_beyond() {
         for length in [0, 1, SHORT, SHORT + 1, MAX_WHOLE] {
             let key = Key::from("a".repeat(length));
             let compact = CompactKey::new(&key);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_bytes_of_a_digest_is_another_one() {
+    fn a_key_whose_bytes_are_the_digest_of_a_long_key_differs_from_it() {
         let long = Key::from("a".repeat(65));
         let bytes = Key::from(long.compact_bytes());
         let (hashed, whole) = (CompactKey::new(&long), CompactKey::new(&bytes));

@@ -1,4 +1,5 @@
-//! Limits that operators set: in force for every claim of a key, or of all keys of a policy, whatever the claims say.
+//! Limits that operators set: in force for every claim of a key, or of all keys of a policy, whatever limits the
+//! claims have.
 
 use super::{Key, Policy, StoreError, StoredKey};
 use futures_core::Stream;
@@ -29,7 +30,7 @@ pub struct LimitInfo {
 
 impl LimitInfo {
     /// The most characters of a note.
-    pub(crate) const NOTE: usize = 128;
+    const MAX_NOTE: usize = 128;
 
     /// A limit without a note, for a custom store.
     ///
@@ -55,7 +56,7 @@ impl LimitInfo {
 
     /// The part of a note that is kept: its first characters, or `None` for an empty note.
     pub(crate) fn note_of(note: &str) -> Option<String> {
-        let kept: String = note.chars().take(Self::NOTE).collect();
+        let kept: String = note.chars().take(Self::MAX_NOTE).collect();
         Some(kept).filter(|kept| !kept.is_empty())
     }
 

@@ -30,8 +30,8 @@ pub type KeyStream = Pin<Box<dyn Stream<Item = Result<StoredKey, StoreError>> + 
 /// Any number of calls may be made at once. Over Redis, a store sends 32 of them at a time, and
 /// the others wait for their turn, first come, first served. The time of a call begins with its turn, so calls do not
 /// time out because of each other, and claims are not delayed for long. To bound the wait too, use a timeout:
-/// dropping a call's future takes the call out of the queue. A call waits for other calls whose futures are not polled
-/// for at most a second. Over Redis, a call panics outside of a Tokio runtime.
+/// dropping a call's future takes the call out of the queue. A call waits at most a second for other calls whose
+/// futures are not polled. Over Redis, a call panics outside of a Tokio runtime.
 ///
 /// # Examples
 ///
@@ -115,7 +115,7 @@ pub trait Operate: Send + Sync + 'static {
     /// loop {
     ///     let time = Duration::from_millis(250);
     ///     let page = semaphore.keys_page(&Policy::DEFAULT, cursor.as_deref(), time).await.unwrap();
-    ///     let page = page.expect("a cursor of the store's own");
+    ///     let page = page.expect("the cursor comes from this store");
     ///     keys.extend(page.keys);
     ///     cursor = page.next;
     ///     if cursor.is_none() {
@@ -753,11 +753,11 @@ impl Process {
 
 /// The machine's name, from Linux or else from the environment.
 fn host() -> Option<String> {
-    let told = fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let told = told.map(|host| host.trim().to_owned());
-    let known = told.filter(|host| !host.is_empty());
+    let file = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = file.map(|text| text.trim().to_owned());
+    let name = name.filter(|name| !name.is_empty());
     let variables = ["HOSTNAME", "COMPUTERNAME"].into_iter();
-    known.or_else(|| variables.filter_map(|name| env::var(name).ok()).next())
+    name.or_else(|| variables.filter_map(|name| env::var(name).ok()).next())
 }
 
 fn program() -> Option<String> {

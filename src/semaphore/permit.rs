@@ -37,9 +37,9 @@ pub type Resizing<'a> = Pin<Box<dyn Future<Output = Result<(), AcquireError>> + 
 /// Units that a store has granted, of one limit or of [several](super::Claims). They are held until the last clone is
 /// dropped.
 ///
-/// Dropping a permit queues its release. The drop of a permit needs no runtime and never panics, and it blocks only in
-/// one case: if it drops the last user of a store in Redis outside of a running task, it waits up to 10 ms for
-/// releases.
+/// Dropping a permit queues its release. The drop needs no runtime and never panics. It blocks only if the permit is
+/// the last user of a store in Redis and is dropped outside of a running task: then it waits up to 10 ms for the
+/// releases that are queued.
 ///
 /// If a process ends before a queued release is sent, the permit stays held until its lease ends. To be sure, await
 /// [`release`](Self::release), or `RedisSemaphore::shutdown` for all permits of a store.
@@ -232,29 +232,29 @@ impl Permit {
     /// Without a claim.
     pub fn new<'a>(grant: impl Grant, claims: impl IntoIterator<Item = (&'a Claim, u32)>) -> Self {
         let terms = claims.into_iter().map(|(claim, held)| {
-            let counter = PermitCounter::begun(Store::Custom, claim.policy().as_str());
+            let counter = PermitCounter::begin(Store::Custom, claim.policy().as_str());
             LevelTerms::new(claim, held, counter)
         });
-        Self::with(grant, terms.collect(), false)
+        Self::from_terms(grant, terms.collect(), false)
     }
 
-    /// Like [`new`](Self::new), for a store of this crate. `shown` returns the units held and the limit in force for a
-    /// level. Metrics count the permit from now on.
+    /// Like [`new`](Self::new), for a store of this crate. `held_and_limit` returns the units of a level's key that are
+    /// held, and its limit in force. Metrics count the permit from now on.
     #[inline(always)]
     pub(crate) fn granted<G: Grant>(
         grant: G,
         store: Store,
         claims: &[Claim],
-        shown: impl Fn(&G, usize) -> (u32, u32),
+        held_and_limit: impl Fn(&G, usize) -> (u32, u32),
     ) -> Self {
         let terms = Few::from_fn(claims.len(), |at| {
-            let (held, limit) = shown(&grant, at);
-            let counter = PermitCounter::begun(store, claims[at].policy().as_str());
+            let (held, limit) = held_and_limit(&grant, at);
+            let counter = PermitCounter::begin(store, claims[at].policy().as_str());
             let mut terms = LevelTerms::new(&claims[at], held, counter);
             terms.units.limit = limit;
             terms
         });
-        Self::with(grant, terms, false)
+        Self::from_terms(grant, terms, false)
     }
 
     /// A permit of limits in shadow, which is not counted. No unit is known to be left.
@@ -263,11 +263,11 @@ impl Permit {
             let held = claim.limit().unwrap_or_default();
             LevelTerms::new(claim, held, PermitCounter::default())
         });
-        Self::with(grant, terms.collect(), true)
+        Self::from_terms(grant, terms.collect(), true)
     }
 
     #[inline(always)]
-    fn with(grant: impl Grant, terms: Few<LevelTerms>, is_shadow: bool) -> Self {
+    fn from_terms(grant: impl Grant, terms: Few<LevelTerms>, is_shadow: bool) -> Self {
         assert!(!terms.is_empty(), "a permit has a level");
         Self {
             own: Arc::new(SharedGrant {
@@ -311,7 +311,7 @@ impl Permit {
 
     /// This permit without the grants whose [layers](LayerPermit) are done with the request. `None` if none is left.
     pub(crate) fn in_layers(&self) -> Option<Self> {
-        let is_in_layer = |one: &&GrantHandle| !one.has_left_layer.load(Relaxed);
+        let is_in_layer = |shared: &&GrantHandle| !shared.has_left_layer.load(Relaxed);
         let mut grants = self.grants().filter(is_in_layer).cloned();
         let own = grants.next()?;
         let outer: Arc<[_]> = grants.collect();
@@ -331,7 +331,7 @@ impl Permit {
 
     /// The levels of this permit and of the permits that it keeps.
     pub(crate) fn all_levels(&self) -> impl Iterator<Item = Level<'_>> {
-        self.grants().flat_map(|one| one.all_levels())
+        self.grants().flat_map(|shared| shared.all_levels())
     }
 
     /// The part of the permit under each limit, from the narrowest to the widest.
@@ -393,7 +393,7 @@ impl Permit {
         self.level(0).token()
     }
 
-    /// The policy under which it was granted.
+    /// The policy of its narrowest limit.
     pub fn policy(&self) -> &Policy {
         &self.own.terms[0].policy
     }
@@ -452,11 +452,11 @@ impl Permit {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// let semaphore = MemorySemaphore::new();
     /// let permit = semaphore.acquire(Claim::new("account-42").with_limit(1)).await.unwrap();
-    /// assert!(!permit.is_shadow(), "no layer was asked");
+    /// assert!(!permit.is_shadow(), "no layer has admitted it");
     /// # }
     /// ```
     pub fn is_shadow(&self) -> bool {
-        self.grants().all(|one| one.is_shadow)
+        self.grants().all(|shared| shared.is_shadow)
     }
 
     /// How an admission with this permit is counted.
@@ -469,10 +469,10 @@ impl Permit {
 
     /// Counts the outcome of each level's claim.
     #[inline]
-    pub(super) fn claimed(&self) {
+    pub(super) fn count_claims(&self) {
         let outcome = self.outcome();
         let terms = self.own.terms.iter();
-        terms.for_each(|terms| terms.counter.claimed(outcome));
+        terms.for_each(|terms| terms.counter.count_claim(outcome));
     }
 
     /// Keeps a value until the permit is released, for all its clones. Only the first call counts.
@@ -577,13 +577,13 @@ impl Permit {
     /// become spent, and time returns them. Call it as often as you like, for example for each piece of an answer. A
     /// total never shrinks, so a smaller one changes nothing.
     ///
-    /// The end of the permit frees what is left of its [estimate](super::Claim::with_estimate). Without a settlement it
-    /// counts as used; a permit that was settled with 0 has used nothing. Use beyond the estimate is spent too, and
-    /// delays later claims. After the end of the permit nothing is settled any more.
+    /// The end of the permit frees what is left of its [estimate](super::Claim::with_estimate). Without a settlement
+    /// the whole estimate counts as used; a permit that was settled with 0 has used nothing. Use beyond the estimate is
+    /// spent too, and delays later claims. After the end of the permit nothing is settled any more.
     ///
-    /// Returns true if the permit has an estimate under the policy, also after its end; the call does nothing otherwise.
-    /// If it has several there, for several keys or layers, each is settled with the whole total. The call does no I/O,
-    /// and needs no runtime.
+    /// Returns true if the permit has an estimate under the policy, also after its end; otherwise the call does
+    /// nothing. If the permit has several estimates under the policy, for several keys or layers, each is settled with
+    /// the whole total. The call does no I/O, and needs no runtime.
     ///
     /// # Examples
     ///
@@ -666,34 +666,34 @@ impl Permit {
             return Err(ClaimError::Weight { weight }.into());
         }
         let (mut growing, mut shrinking) = (Vec::new(), Vec::new());
-        for one in self.grants() {
-            let meant = one.all_levels().filter(|level| is_meant(*level));
+        for shared in self.grants() {
+            let meant = shared.all_levels().filter(|level| is_meant(*level));
             let meant = meant.filter(|level| level.window().is_none());
             let (more, less): (Vec<_>, Vec<_>) = meant.partition(|level| level.weight() < weight);
-            growing.extend((!more.is_empty()).then_some((one, more)));
-            shrinking.extend((!less.is_empty()).then_some((one, less)));
+            growing.extend((!more.is_empty()).then_some((shared, more)));
+            shrinking.extend((!less.is_empty()).then_some((shared, less)));
         }
         if growing.is_empty() && shrinking.is_empty() {
             return Err(ClaimError::NoLevel.into());
         }
-        // First, because only a growth can be refused, and added units can always be returned.
+        // Growths come first: only a growth can be refused, and added units can always be returned.
         let mut grown: Vec<(&GrantHandle, _)> = Vec::new();
-        for (one, levels) in growing {
-            let was = levels.iter().map(|level| level.resize(level.weight()));
-            let was: Vec<_> = was.collect();
+        for (shared, levels) in growing {
+            let before = levels.iter().map(|level| level.resize(level.weight()));
+            let before: Vec<_> = before.collect();
             let levels = levels.iter().map(|level| level.resize(weight));
-            if let Err(error) = one.grant.resize(levels.collect()).await {
-                for (one, was) in grown {
+            if let Err(error) = shared.grant.resize(levels.collect()).await {
+                for (shared, before) in grown {
                     // An error is ignored: a released permit has no units to return.
-                    let _ = one.grant.resize(was).await;
+                    let _ = shared.grant.resize(before).await;
                 }
                 return Err(error);
             }
-            grown.push((one, was));
+            grown.push((shared, before));
         }
-        for (one, levels) in shrinking {
+        for (shared, levels) in shrinking {
             let levels = levels.iter().map(|level| level.resize(weight));
-            one.grant.resize(levels.collect()).await?;
+            shared.grant.resize(levels.collect()).await?;
         }
         Ok(())
     }
@@ -703,7 +703,7 @@ impl Permit {
     ///
     /// False again once the store has granted a lost permit again.
     pub fn is_lost(&self) -> bool {
-        self.grants().any(|one| one.is_lost())
+        self.grants().any(|shared| shared.is_lost())
     }
 
     /// Waits until the permit is lost. A release does not complete the future.
@@ -729,7 +729,9 @@ impl Permit {
         if self.outer.is_none() {
             return self.own.grant.loss().wait().await;
         }
-        let losses = self.grants().map(|one| Box::pin(one.grant.loss().wait()));
+        let losses = self
+            .grants()
+            .map(|shared| Box::pin(shared.grant.loss().wait()));
         let mut losses: Vec<_> = losses.collect();
         poll_fn(|cx| {
             let mut polled = losses.iter_mut().map(|loss| loss.as_mut().poll(cx));
@@ -764,17 +766,17 @@ impl Permit {
     /// # }
     /// ```
     pub fn end_after(&self, max_hold: Duration) {
-        for one in self.grants() {
-            let start = || Countdown::start(Arc::downgrade(one), max_hold);
-            let mut attached = one.attached.lock();
-            let max_hold = &mut attached.get_or_insert_default().max_hold;
-            max_hold.get_or_insert_with(start);
+        for shared in self.grants() {
+            let start = || Countdown::start(Arc::downgrade(shared), max_hold);
+            let mut attached = shared.attached.lock();
+            let countdown = &mut attached.get_or_insert_default().max_hold;
+            countdown.get_or_insert_with(start);
         }
     }
 
     /// Releases the permit for all its clones and reports it lost.
     pub(crate) fn end(&self, by: LostBy) {
-        self.grants().for_each(|one| one.end_by(by));
+        self.grants().for_each(|shared| shared.end_by(by));
     }
 
     /// Releases the permit for all its clones, and reports whether it was still held. See
@@ -793,7 +795,7 @@ impl Permit {
     /// answer.
     pub fn release(&self) -> impl Future<Output = bool> + Send + use<> {
         // Queues all releases before it awaits the first.
-        let releases: Vec<_> = self.grants().map(|one| one.release()).collect();
+        let releases: Vec<_> = self.grants().map(|shared| shared.release()).collect();
         async move {
             let mut was_held = true;
             for release in releases {
@@ -865,22 +867,22 @@ impl WeakPermit {
 /// The part of a permit under one limit. [`Permit::levels`] returns it, and has an example.
 #[derive(Clone, Copy)]
 pub struct Level<'a> {
-    of: &'a SharedGrant<dyn Grant>,
+    shared: &'a SharedGrant<dyn Grant>,
     number: usize,
 }
 
 impl<'a> Level<'a> {
     fn terms(self) -> &'a LevelTerms {
-        &self.of.terms[self.number]
+        &self.shared.terms[self.number]
     }
 
-    /// The policy under which it was granted.
+    /// The policy under which this part was granted.
     pub fn policy(self) -> &'a Policy {
         &self.terms().policy
     }
 
     fn state(self) -> LevelState {
-        self.of.grant.level(self.number)
+        self.shared.grant.level(self.number)
     }
 
     fn resize(self, weight: u32) -> Resize {
@@ -894,12 +896,12 @@ impl<'a> Level<'a> {
     }
 
     pub(crate) fn settle(self, used: u32) {
-        self.of.grant.settle(self.number, used);
+        self.shared.grant.settle(self.number, used);
     }
 
     pub(crate) fn pause(self, time: Duration, note: &str) -> BoxFuture<Result<(), StoreError>> {
         self.terms().counter.paused();
-        self.of.grant.pause(self.number, time, note)
+        self.shared.grant.pause(self.number, time, note)
     }
 
     /// As [`Permit::limit`].
@@ -931,12 +933,12 @@ impl<'a> Level<'a> {
 
     /// The semaphore that it counts in, if its store has ids.
     pub(crate) fn semaphore(self) -> Option<SemaphoreId> {
-        self.of.grant.semaphore(self.number)
+        self.shared.grant.semaphore(self.number)
     }
 
-    /// True if it is of a limit in shadow.
+    /// True if its limit is in shadow.
     pub(crate) fn is_shadow(self) -> bool {
-        self.of.is_shadow
+        self.shared.is_shadow
     }
 
     /// True until it is released.
@@ -947,11 +949,12 @@ impl<'a> Level<'a> {
     /// Ends this level after an operator's revocation. The end is counted once: an earlier loss, or a concurrent end
     /// that came first, takes precedence.
     pub(crate) fn revoked(self) {
-        self.of.drop_kept();
-        self.count_end(LostBy::Revoked, self.of.is_lost());
-        self.of.report_lost();
+        self.shared.drop_kept();
+        self.count_end(LostBy::Revoked, self.shared.is_lost());
+        self.shared.report_lost();
     }
 
+    /// Counts the end of the level, once. Also counts a loss, unless the units were lost before (`is_gone`).
     fn count_end(self, by: LostBy, is_gone: bool) {
         let terms = self.terms();
         if let Some(store) = terms.counter.end().filter(|_| !is_gone) {
@@ -985,7 +988,10 @@ impl Bounded for SharedGrant<dyn Grant> {
 
 impl SharedGrant<dyn Grant> {
     fn level(&self, number: usize) -> Level<'_> {
-        Level { of: self, number }
+        Level {
+            shared: self,
+            number,
+        }
     }
 
     fn all_levels(&self) -> impl ExactSizeIterator<Item = Level<'_>> {

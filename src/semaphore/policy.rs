@@ -126,8 +126,8 @@ from_texts!(&str String Arc<str>);
 
 /// Identifies one counting semaphore in this process: the semaphore of a store, a policy and a key.
 ///
-/// A store puts the id into its permits and refusals. A layer compares the ids to notice that a limit outside of it
-/// counts its requests in the same semaphore. So a wrapper of a store has nothing to forward. With
+/// A store puts the id into its permits and refusals, so a wrapper of a store has nothing to forward. A layer compares
+/// the ids to notice that an outer limit counts its requests in the same semaphore. With
 /// [`Claim::is_within`](crate::Claim::is_within) a store notices it before a claim waits.
 ///
 /// # Examples
@@ -143,11 +143,11 @@ from_texts!(&str String Arc<str>);
 pub struct SemaphoreId(NonZeroU64);
 
 impl SemaphoreId {
-    /// The id of the semaphore of this name. The name must differ for any two stores, policies and keys, and be the same
-    /// for all handles to a store.
+    /// The id of the semaphore of this name. The name must differ for any two stores, policies and keys, and be the
+    /// same for all handles to a store.
     ///
-    /// Only a hash of the name is kept, with a random seed for each process: 64 bits, so two names have one id by chance
-    /// once in 10¹⁹ comparisons. See [`SemaphoreId`] for an example.
+    /// The id is a hash of 64 bits, with a random seed for each process. Two names get the same id by chance once in
+    /// 10¹⁹ comparisons. See [`SemaphoreId`] for an example.
     pub fn new(name: impl Hash) -> Self {
         static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self::numbered(SEED.hash_one(name))

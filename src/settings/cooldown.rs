@@ -42,8 +42,8 @@ impl Cooldown {
     }
 
     /// Pauses the key of a request's permit if the response asks for it. The future is ready after the store's answer,
-    /// or after [`LONGEST_WAIT`]. A task sends the pause, so dropping the future does not stop it. The task holds the permit
-    /// until the answer, so that no waiter is granted before the pause.
+    /// or after [`LONGEST_WAIT`]. A task sends the pause, so dropping the future does not stop it. The task holds the
+    /// permit until the answer, so that no waiter is granted before the pause.
     ///
     /// # Panics
     ///
@@ -79,8 +79,8 @@ impl Cooldown {
     }
 }
 
-/// The time for which a response asks its client to wait. `None` without a valid `Retry-After`, for a status other than 429
-/// and 503, and for rejections of this crate.
+/// The time for which a response asks its client to wait. `None` without a valid `Retry-After`, for a status other than
+/// 429 and 503, and for rejections of this crate.
 fn retry_delay<B>(response: &Response<B>) -> Option<Duration> {
     let is_asking = matches!(
         response.status(),
@@ -89,26 +89,26 @@ fn retry_delay<B>(response: &Response<B>) -> Option<Duration> {
     if !is_asking || is_rejection(response.extensions()) {
         return None;
     }
-    let head = response.headers();
-    let value = text(head, RETRY_AFTER)?;
+    let headers = response.headers();
+    let value = text(headers, RETRY_AFTER)?;
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         // A number beyond 64 bits is longer than any bound.
         let seconds = value.parse().unwrap_or(u64::MAX);
         return Some(Duration::from_secs(seconds));
     }
     let until = httpdate::parse_http_date(value).ok()?;
-    let date = text(head, DATE).and_then(|date| httpdate::parse_http_date(date).ok());
+    let date = text(headers, DATE).and_then(|date| httpdate::parse_http_date(date).ok());
     let now = date.unwrap_or_else(SystemTime::now);
     until.duration_since(now).ok()
 }
 
 /// The note of the pause, for operators.
 fn note<B>(response: &Response<B>) -> String {
-    let (status, head) = (response.status().as_u16(), response.headers());
-    let value = text(head, RETRY_AFTER).unwrap_or_default();
+    let (status, headers) = (response.status().as_u16(), response.headers());
+    let value = text(headers, RETRY_AFTER).unwrap_or_default();
     format!("{status} with Retry-After: {value}")
 }
 
-fn text(head: &HeaderMap, name: HeaderName) -> Option<&str> {
-    head.get(name)?.to_str().ok().map(str::trim)
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
 }

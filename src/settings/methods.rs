@@ -6,10 +6,10 @@ macro_rules! settings_methods {
     ($new:literal, $wait:literal) => {
         $crate::settings::claim_methods!($new, $wait);
 
-        /// Sets how long a client may stall while it sends its request or reads its response: without bound unless set.
-        /// After that time the permit is released and reported lost. Without a bound, a client that stops reading or
-        /// sending keeps its permit until it hangs up. If the client continues later,
-        /// [`with_on_lost`](Self::with_on_lost) decides whether the request does.
+        /// Sets how long a client may stall while it sends its request or reads its response. After that time the
+        /// permit is released and reported lost. By default the time is unbounded, so a client that stops reading or
+        /// sending keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets whether the request
+        /// continues if its client does.
         ///
         /// # The request's body
         ///
@@ -17,10 +17,10 @@ macro_rules! settings_methods {
         /// kibibyte (1,024 bytes), so a client that sends single bytes stalls too. It does not count while the handler
         /// does not read, nor after the head, because each side of a bidirectional stream may be quiet.
         ///
-        /// - The wait begins when the handler polls the body and finds no data, and ends with its next poll. So set no bound
-        ///   for a handler that gives up a read, as `select!` does, and works on before it reads again.
-        /// - A client that waits for the first bytes of the response before it sends more stalls too. So set no bound for
-        ///   a gateway of bidirectional streams.
+        /// - The wait begins when the handler polls the body and finds no data, and ends with its next poll. So set no
+        ///   bound for a handler that gives up a read, as `select!` does, and works on before it reads again.
+        /// - A client that waits for the first bytes of the response before it sends more stalls too. So set no bound
+        ///   for a gateway of bidirectional streams.
         /// - With the feature `axum` the layer watches bodies of axum (`axum::body::Body`).
         /// - The layer cannot watch other bodies, because it cannot replace them. In tonic and hyper, put
         ///   [`RequestBody::watch`](crate::RequestBody::watch) between the layer and the service.
@@ -48,8 +48,8 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets the name of a unit of the limits in the field `RateLimit-Policy`, as its parameter `qu`:
-        /// `concurrent-requests` unless set. The default is right if every request has weight 1.
+        /// Sets the name of a unit of the limits, which the field `RateLimit-Policy` has as its parameter `qu`. The
+        /// default, `concurrent-requests`, is right if every request has weight 1.
         ///
         /// # Examples
         ///
@@ -63,7 +63,7 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets when a permit is released: [`ReleaseAt::BodyEnd`](crate::ReleaseAt) unless set.
+        /// Sets when a permit is released. The default is [`ReleaseAt::BodyEnd`](crate::ReleaseAt).
         ///
         /// # Examples
         ///
@@ -76,9 +76,9 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets the function that makes the response to a request that is not admitted:
-        /// [`Rejection::into_response`](crate::Rejection::into_response) unless set. The
-        /// [`Rejection`](crate::Rejection) has the request's head, the policy and the reason.
+        /// Sets the function that makes the response to a request that is not admitted. The default is
+        /// [`Rejection::into_response`](crate::Rejection::into_response). The [`Rejection`](crate::Rejection) has the
+        /// request's head, the policy and the reason.
         ///
         /// The response may have any body of bytes: a `String`, `http_body_util::Full`, axum's
         /// `Body`. So the response that axum's `IntoResponse` makes needs no conversion.
@@ -105,8 +105,8 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets how many bytes of a refused request's body are read, and for how long: 8 MiB and 30 seconds unless set.
-        /// With 0 bytes nothing is read.
+        /// Sets how many bytes of a refused request's body are read, and for how long. The default is 8 MiB and 30
+        /// seconds. With 0 bytes nothing is read.
         ///
         /// If an HTTP/1 server has not read a request to its end, it closes the connection, and the system resets
         /// it. Many clients send first and read later, so they see a broken connection instead of the refusal. nginx
@@ -144,8 +144,8 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Obeys the `Retry-After` of the inner service: not unless set. For a layer around a *client*. A response with
-        /// status 429 or 503 pauses the key of its request under `policy`, for the time that `Retry-After` names and
+        /// Obeys the `Retry-After` of the inner service, for a layer around a *client*. A response with status 429 or
+        /// 503 pauses the key of its request under `policy`, for the time that `Retry-After` names and
         /// for `max` at most. So every process that shares the store stops sending, and waiters keep their places.
         /// The guide's chapter `pauses` has the rules and a whole client. A later call replaces an earlier one.
         ///
@@ -261,10 +261,9 @@ macro_rules! claim_methods {
             self
         }
 
-        /// Sets how long a request may hold its permit: without bound unless set. After that time
-        /// the permit is released and reported lost, whatever its request does then. To end only the permits
-        /// of clients that stall, use
-        /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall).
+        /// Sets how long a request may hold its permit. After that time the permit is released and reported lost,
+        /// whatever its request does then. By default the time is unbounded. To end only the permits of clients that
+        /// stall, use [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall).
         /// [`with_on_lost`](Self::with_on_lost) sets whether the request continues.
         ///
         /// # Panics
@@ -282,8 +281,8 @@ macro_rules! claim_methods {
             self
         }
 
-        /// Sets what happens to a request whose permit is lost, before its response's head and after it:
-        /// [`OnLost::Finish`](crate::OnLost) unless set, so that the request continues.
+        /// Sets what happens to a request whose permit is lost, before its response's head and after it. By default,
+        /// [`OnLost::Finish`](crate::OnLost), the request continues.
         ///
         /// # Examples
         ///
@@ -296,7 +295,7 @@ macro_rules! claim_methods {
             self
         }
 
-        /// Sets whether the limit is in shadow, to try it before it is in force: not unless set. In shadow every
+        /// Sets whether the limit is in shadow, to try it before it is in force: false by default. In shadow every
         /// request is admitted at once, and waits neither for a round trip to the store nor during an outage. With the
         /// feature `metrics`, requests that the limit would have refused are counted in
         /// `tower_semaphore.shadow_refusals`. With the feature `tracing`, they are logged in an
@@ -304,9 +303,9 @@ macro_rules! claim_methods {
         ///
         /// The limit is tried beside each request: the layer makes the request's claims to the store, and holds their
         /// permit for as long as the request holds its own. A request that would have been refused holds nothing. If
-        /// the claims have to wait, their permit is then held for as long as the request took, even if the request has
-        /// ended. A layer in shadow and a layer in force share the permits of a key if they have the same store and the
-        /// same policy.
+        /// the claims have to wait, their permit is held after the wait for as long as the request lasts, even if the
+        /// request has ended by that time. A layer in shadow and a layer in force share the permits of a key if they
+        /// have the same store and the same policy.
         ///
         /// - The handler finds a [`Permit`](crate::Permit) that [is in shadow](crate::Permit::is_shadow) and is never
         ///   lost. Responses have no RateLimit fields, because clients should not adapt to a limit that is not in
@@ -317,7 +316,7 @@ macro_rules! claim_methods {
         ///   because refused clients do not try again. A request that ends before its wait would have ended counts as
         ///   done, not as given up.
         /// - The handler may [`resize`](crate::Permit::resize) the permit to any weight. A weight above the limit
-        ///   counts as `invalid`.
+        ///   is counted as `invalid`.
         /// - A layer may have 50,000 claims under way beside their requests: claims that are queued, and claims that
         ///   the store did not answer at once. Further claims are counted as `overloaded`. In the queues of a store,
         ///   `max_waiting_total` bounds claims in shadow separately from claims in force.
@@ -337,7 +336,8 @@ macro_rules! claim_methods {
     };
 }
 
-/// Defines the accessors of a service with a field `inner`. `$service` is an expression of the service around `"market"`.
+/// Defines the accessors of a service with a field `inner`. `$service` is an expression of the service around
+/// `"market"`.
 macro_rules! inner_service_methods {
     ($service:literal) => {
         /// The inner service.

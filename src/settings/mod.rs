@@ -139,7 +139,7 @@ impl Settings {
     #[inline]
     pub(crate) fn nesting(&self, request: &mut Extensions) -> Option<Nesting> {
         let outer = request.remove::<Permit>()?.in_layers()?;
-        let nesting = Nesting::new(&outer, &self.mistakes.is_nested);
+        let nesting = Nesting::new(&outer, &self.mistakes.has_logged_nested);
         request.insert(outer);
         Some(nesting)
     }
@@ -153,14 +153,14 @@ impl Settings {
     }
 
     /// The claims of a request, with these settings for each value that a claim does not set. If queues are fair, the
-    /// flow of each wider limit is the narrowest key.
+    /// key of the first claim is the flow of all later ones.
     fn complete_all(&self, claims: Claims) -> Claims {
         let has_flows = self.has_fair_queues && claims.as_slice().len() > 1;
         let mut narrowest = None;
         claims.map(|claim| {
             let claim = self.complete(claim);
             if let Some(flow) = &narrowest {
-                return claim.or_flow(flow);
+                return claim.with_default_flow(flow);
             }
             narrowest = has_flows.then(|| claim.key().clone());
             claim
@@ -185,7 +185,7 @@ impl Settings {
     /// The claim, with these settings for each value that the claim does not set.
     #[inline]
     pub(crate) fn complete(&self, claim: Claim) -> Claim {
-        claim.or(&self.policy, self.limit, self.wait, self.max_waiting)
+        claim.with_defaults(&self.policy, self.limit, self.wait, self.max_waiting)
     }
 }
 
@@ -208,8 +208,9 @@ pub(crate) struct Mistakes {
     /// The time of the last log of a missing extension.
     last_logged: Mutex<Option<Instant>>,
     /// True once a nested limit of the same semaphore was logged.
-    is_nested: Arc<AtomicBool>,
-    has_unheld_tunnel: AtomicBool,
+    has_logged_nested: Arc<AtomicBool>,
+    /// True once a tunnel without a holder of its permit was logged.
+    has_logged_tunnel: AtomicBool,
 }
 
 impl Mistakes {
@@ -218,7 +219,7 @@ impl Mistakes {
         match error {
             KeyError::MissingExtension { extension } => {
                 if self.start_log_interval() {
-                    events::forgotten(policy.as_str(), extension);
+                    events::missing_extension(policy.as_str(), extension);
                 }
             }
             error => events::without_key(policy.as_str(), error),
@@ -227,12 +228,12 @@ impl Mistakes {
 
     /// Logs once that a response has opened a tunnel and its permit ends at once.
     pub(crate) fn unheld_tunnel(&self, policy: &Policy) {
-        if !self.has_unheld_tunnel.swap(true, Relaxed) {
+        if !self.has_logged_tunnel.swap(true, Relaxed) {
             events::unheld_tunnel(policy.as_str());
         }
     }
 
-    /// Returns true if the last interval is over.
+    /// Returns true if the last interval is over, and then starts another one.
     fn start_log_interval(&self) -> bool {
         let now = Instant::now();
         let mut last = self.last_logged.lock();

@@ -20,8 +20,8 @@ use std::{
 use tokio::runtime::Handle;
 use trial::{ShadowGrant, Trial, TrialClaim, report};
 
-/// How many claims of a layer may be under way beside their requests. Further claims count as refused by overload.
-const MOST: usize = 50_000;
+/// How many claims of a layer may be under way beside their requests. Further claims count as `overloaded`.
+const MAX_RUNNING: usize = 50_000;
 
 /// The claims that are under way beside their requests.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Admits a request, and starts its claims beside it. `nesting` has the limits outside.
+    /// Admits a request, and starts its claims beside it. `nesting` has the outer limits.
     pub(crate) fn admit(
         self: &Arc<Self>,
         claims: Claims,
@@ -59,8 +59,8 @@ impl Shadow {
                 ShadowGrant::new(trial, None)
             }
             Err(acquire) => {
-                let (claimed, ended) = TrialClaim::begin(Arc::clone(&trial));
-                self.spawn(claimed, acquire, policy);
+                let (claim, ended) = TrialClaim::begin(Arc::clone(&trial));
+                self.spawn(claim, acquire, policy);
                 ShadowGrant::new(trial, Some(ended))
             }
         };
@@ -76,14 +76,14 @@ impl Shadow {
     }
 
     /// Runs a claim beside its request. Drops the claim if too many run already, or outside of a Tokio runtime.
-    fn spawn(self: &Arc<Self>, claimed: TrialClaim, acquire: Acquire, policy: &Policy) {
+    fn spawn(self: &Arc<Self>, claim: TrialClaim, acquire: Acquire, policy: &Policy) {
         let running = RunningClaim::begin(self);
         match Handle::try_current() {
-            _ if self.running.load(Relaxed) > MOST => report(policy, Outcome::Overloaded),
+            _ if self.running.load(Relaxed) > MAX_RUNNING => report(policy, Outcome::Overloaded),
             Err(_) => report(policy, Outcome::Unavailable),
             Ok(runtime) => {
                 runtime.spawn(async move {
-                    claimed.run(acquire).await;
+                    claim.run(acquire).await;
                     drop(running);
                 });
             }
@@ -91,7 +91,7 @@ impl Shadow {
     }
 }
 
-/// One of the claims that are under way.
+/// Counts one claim that is under way, until its drop.
 struct RunningClaim(Arc<Shadow>);
 
 impl RunningClaim {

@@ -30,6 +30,7 @@ pub(super) struct Trial {
     nesting: Option<Nesting>,
     /// `None` before the grant, after a refusal, and after the end.
     held: Mutex<Option<Permit>>,
+    /// The weight that the handler has requested, and sees.
     weight: AtomicU32,
     /// The totals that the handler has settled, by level. A claim that is granted later settles them then.
     settled: Mutex<BTreeMap<usize, u32>>,
@@ -52,6 +53,8 @@ impl Trial {
         }
     }
 
+    /// Keeps the permit that the store has granted, or reports the refusal.
+    ///
     /// # Panics
     ///
     /// With a longest hold, outside of a Tokio runtime.
@@ -104,7 +107,8 @@ impl Trial {
         }
     }
 
-    /// Gives a new grant the weight that the handler has requested while the claim waited, or requests now.
+    /// Gives a new grant the weight that the handler has requested while the claim waited. Repeats this if the handler
+    /// changes the weight in the meantime.
     async fn catch_up(&self) {
         while let Some(permit) = self.held() {
             let weight = self.weight();
@@ -162,6 +166,7 @@ impl TrialClaim {
         if is_granted {
             self.trial.catch_up().await;
             let ended = self.ended.await.unwrap_or_else(|_| Instant::now());
+            // The units are held for as long as the request was, but began later by the wait.
             sleep_until(ended + waited).await;
             self.trial.end();
         }
@@ -173,7 +178,7 @@ fn refused(policy: &Policy, error: &AcquireError) {
     report(error.policy().unwrap_or(policy), error.outcome());
 }
 
-/// Counts and logs a refusal in shadow. Nothing else does so.
+/// Counts and logs a refusal in shadow.
 pub(super) fn report(policy: &Policy, outcome: Outcome) {
     shadowed(policy.as_str(), outcome);
     events::shadowed(policy.as_str(), outcome);
@@ -202,8 +207,8 @@ impl ShadowGrant {
     /// Ends the claim in shadow. Returns true if this is the first end.
     fn end(&self) -> bool {
         let sender = self.ended.lock().take();
-        let is_told = sender.is_some_and(|sender| sender.send(Instant::now()).is_ok());
-        if !is_told {
+        let is_notified = sender.is_some_and(|sender| sender.send(Instant::now()).is_ok());
+        if !is_notified {
             self.trial.end();
         }
         !self.is_released.swap(true, Relaxed)

@@ -2,7 +2,7 @@
 //!
 //! Promises: P3.
 
-use super::{shard::number, store::MemorySemaphore};
+use super::{shard::shard_number, store::MemorySemaphore};
 use crate::{
     explore::{block_on, explore, join, poll},
     semaphore::{Acquire, Claim, Key, Permit, Semaphore},
@@ -27,7 +27,7 @@ impl Keys {
     /// The first two keys whose shard numbers fit.
     fn of(is_meant: impl Fn(usize, usize) -> bool) -> Arc<Self> {
         let store = MemorySemaphore::new();
-        let shard = |key: &Key| number(store.0.place(key).0);
+        let shard = |key: &Key| shard_number(store.0.place(key).0);
         let first = Key::from("a");
         let second = (0_u64..)
             .map(Key::from)

@@ -198,7 +198,7 @@ impl Key {
 
     /// Leaves the queue, or releases a permit that was granted in the meantime.
     fn leave(&self, waiting: Waiting) {
-        drop(self.change(|entry, _| entry.queue.remove(waiting.serial)));
+        drop(self.change(|entry, _| entry.queue.remove_waiter(waiting.serial)));
         drop(waiting);
     }
 
@@ -214,7 +214,7 @@ impl Key {
     fn assert_free(&self) {
         assert_eq!(self.witness.held(), 0);
         assert_eq!(self.change(|entry, _| entry.held).unwrap_or(0), 0);
-        assert_eq!(self.shard.busy(), 0);
+        assert_eq!(self.shard.busy_keys(), 0);
         assert!(self.take(self.limit).is_ok());
     }
 }

@@ -214,11 +214,16 @@ fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
         let serial = waiting.serial;
         let revokes = key.spawn(move |key| {
             let (waiting, permit) = key
-                .change(|entry, _| (entry.queue.remove(serial), entry.queue.unlist(serial)))
+                .change(|entry, _| {
+                    (
+                        entry.queue.remove_waiter(serial),
+                        entry.queue.unlist_permit(serial),
+                    )
+                })
                 .unwrap_or_default();
             let was_there = waiting.is_some() || permit.is_some();
             if let Some((details, taken)) = permit {
-                details.revoked();
+                details.notify_revoked();
                 let freed = key.change(|entry, counts| entry.free(taken, PermitEnd::Lost, counts));
                 assert!(freed.flatten().is_none());
             }
