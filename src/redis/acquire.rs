@@ -96,6 +96,7 @@ impl Store {
         claim.is_within(semaphore).then(full)
     }
 
+    /// Converts a claim to a level of the core's claim. Also keeps the longest window, for the check.
     fn level(&self, claim: &Claim) -> LevelClaim {
         let wait = claim.wait().map(|wait| LevelWait {
             time: wait.time,
@@ -388,7 +389,7 @@ impl RedisGrant {
         self.levels[level].weight.load(Relaxed)
     }
 
-    /// The limit of a level that is in force, as far as this process knows.
+    /// The limit in force at a level, as far as this process knows: an operator's, or else the claim's.
     fn limit(&self, level: usize) -> u32 {
         let set = self.store.driver.limit_of(self.held.name(level));
         set.unwrap_or(self.levels[level].limit)

@@ -322,7 +322,7 @@ impl Builder {
         self.credentials(move || ready(Ok::<_, Infallible>(fixed.clone())))
     }
 
-    /// Sets whether the store is only a tool for operators: not unless set. Such a store offers the calls of
+    /// Sets whether the store is only a tool for operators: false unless set. Such a store offers the calls of
     /// [`Operate`](crate::Operate), and its claims fail with [`AcquireError::Closed`](crate::AcquireError::Closed).
     ///
     /// The store does not count among the processes that share a limit, and does not announce itself. Connecting checks

@@ -105,11 +105,12 @@ impl Store {
             None => Vec::new(),
         };
         let counted = keys.iter().enumerate().map(async |(number, key)| {
+            let (.., name) = key;
             let replies = replies.chunks_exact(COMMANDS_PER_KEY).nth(number);
             let found = match replies.map(|replies| read_counts(now, replies)) {
                 Some(Err(error)) if !error.is_moving() => return Err(error),
                 Some(Ok(found)) => found,
-                _ => self.count_moving(&key.2, now, until).await?,
+                _ => self.count_moving(name, now, until).await?,
             };
             Ok(counts_of(key, found))
         });

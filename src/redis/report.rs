@@ -7,10 +7,10 @@
 //!
 //! Failing claims are logged once when they begin to fail, and once when they work again:
 //!
-//! | cause | begins with |
+//! | cause | is logged at |
 //! |---|---|
 //! | one key: its type, a missing permission | the first failure |
-//! | the server is silent, away or unable to work now | several failures in a row, over more than a stall, or an outage |
+//! | the server is silent, away or unable to work now | several failures in a row that one stall does not explain, or an outage |
 //! | only a person can correct it: credentials, permissions, a paused clock | the first failure |
 //!
 //! Claims work again with the first answered claim after a lease without a failure that counts. So calls that fail and

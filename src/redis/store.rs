@@ -179,8 +179,9 @@ pub(super) struct Store {
     /// The `run_id` or the address of the home server, from the first check that learned it. Two handles with the same
     /// name, database and prefix are one store.
     pub(super) server: OnceLock<String>,
-    /// How many claims may wait, and how many do. Claims in force and claims on trial are counted separately.
+    /// How many claims in force may wait. The same number of claims on trial may wait too.
     pub(super) max_waiting: u32,
+    /// How many claims wait: claims in force, and claims on trial.
     pub(super) waiting: [AtomicU32; 2],
     pub(super) turns: Turns,
     /// The longest window of its claims so far, in ms.

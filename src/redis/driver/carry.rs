@@ -172,7 +172,7 @@ impl<T: Transport> Drop for Carrier<T> {
     }
 }
 
-/// The carriers of all calls that a runtime can send now.
+/// The carriers of all calls that a runtime can send now. `first` is the first of these calls.
 pub(super) fn carriers<T: Transport>(
     shared: &Arc<Shared<T>>,
     from: RuntimeId,
@@ -187,8 +187,8 @@ pub(super) fn carriers<T: Transport>(
     carriers
 }
 
-/// Spawns carriers on the current runtime. Their calls leave in this order. Without a runtime the carriers are dropped,
-/// and the thread takes over.
+/// Polls each carrier once, so that their calls leave in this order, and spawns it on the current runtime. Without a
+/// runtime the carriers are dropped, and the thread takes over.
 pub(super) fn spawn<T: Transport>(carriers: impl IntoIterator<Item = Carrier<T>>) {
     for carrier in carriers {
         if let Ok(runtime) = Handle::try_current() {

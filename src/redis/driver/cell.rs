@@ -18,7 +18,7 @@ use std::{
 /// The reason why a claim got no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum ClaimRefusal {
-    /// The core has refused it.
+    /// The core has refused the claim.
     By(Refusal),
     /// The core has panicked.
     Closed,
@@ -30,7 +30,7 @@ pub(in crate::redis) enum ClaimRefusal {
 #[derive(Debug)]
 struct CellLevel {
     policy: Policy,
-    /// The name of its semaphore.
+    /// The name of the level's semaphore.
     name: Arc<str>,
     slot: u16,
     token: AtomicU64,

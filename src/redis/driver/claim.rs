@@ -200,8 +200,8 @@ impl<T: Transport> Driver<T> {
         self.0.0.change(|rest| rest.is_shut)
     }
 
-    /// Refuses all claims, and releases all permits, which are lost. Returns the name and the token of each permit that
-    /// is not released by `until`.
+    /// Refuses all claims, and releases all permits, which count as lost from then on. Returns the name and the token
+    /// of each permit that is not released by `until`.
     ///
     /// # Cancel safety
     ///
@@ -243,9 +243,9 @@ impl<T: Transport> Driver<T> {
         here: Option<Id>,
         (levels, policies): (&[LevelClaim], Vec<Policy>),
     ) -> Result<StartedClaim<T>, ClaimRefusal> {
-        let named = levels.iter().zip(policies);
-        let named = named.map(|(level, policy)| (policy, Arc::clone(&level.name), level.slot));
-        let cell = Cell::new(named);
+        let of_cell = iter::zip(levels, policies)
+            .map(|(level, policy)| (policy, Arc::clone(&level.name), level.slot));
+        let cell = Cell::new(of_cell);
         self.begin(here, cell, |core, now, from| {
             Some(core.acquire(now, from, levels))
         })

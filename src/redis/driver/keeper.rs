@@ -31,10 +31,10 @@ pub(super) struct KeeperStep<C> {
 
 /// Starts the thread. If that fails, the policy for outages decides claims, and the next use of the store tries again.
 pub(super) fn start<T: Transport>(shared: &Arc<Shared<T>>) {
-    let own = Arc::clone(shared);
-    let name = "tower-semaphore".to_owned();
-    let spawned = thread::Builder::new().name(name);
-    if spawned.spawn(move || KeeperThread(own).run()).is_err() {
+    let for_thread = Arc::clone(shared);
+    let builder = thread::Builder::new().name("tower-semaphore".to_owned());
+    let spawned = builder.spawn(move || KeeperThread(for_thread).run());
+    if spawned.is_err() {
         continue_without_thread(shared);
         shared.change(|rest| rest.keeper.runs = false);
     }
@@ -61,7 +61,7 @@ impl<T: Transport> KeeperThread<T> {
         let mut builder = runtime::Builder::new_current_thread();
         // Tokio panics if the process runs out of descriptors while the runtime is being made.
         let runtime = contain(|| builder.enable_all().build()).and_then(Result::ok);
-        self.0.change(|rest| rest.has_failed = runtime.is_none());
+        self.0.change(|rest| rest.lacks_runtime = runtime.is_none());
         let Some(runtime) = runtime else {
             continue_without_thread(&self.0);
             return thread::sleep(PAUSE_WITHOUT_RUNTIME);

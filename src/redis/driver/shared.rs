@@ -77,9 +77,10 @@ pub(super) struct Rest<C> {
     pub(super) runtimes: Runtimes<C>,
     pub(super) keeper: Keeper,
     /// True if the last thread could make no runtime.
-    pub(super) has_failed: bool,
+    pub(super) lacks_runtime: bool,
     /// True while a handle or a permit is left.
     pub(super) is_used: bool,
+    /// True once a shutdown was requested.
     pub(super) is_shut: bool,
 }
 
@@ -90,8 +91,8 @@ pub(super) struct Load<C> {
     pub(super) connection: Arc<C>,
 }
 
-/// The next call of a runtime, and true if more may follow. Each is made under a separate hold of the lock, because to
-/// make a call of many leases takes long.
+/// The next call of a runtime, and true if more may follow. The lock is released between two calls, because making a
+/// call of many leases takes long.
 pub(super) struct NextCall<C> {
     pub(super) load: Option<Load<C>>,
     pub(super) has_more: bool,
@@ -129,7 +130,7 @@ impl<T: Transport> Shared<T> {
             cells: Cells::default(),
             runtimes: Runtimes::new(),
             keeper: Keeper::default(),
-            has_failed: false,
+            lacks_runtime: false,
             is_used: true,
             is_shut: false,
         };
@@ -177,7 +178,7 @@ impl<T: Transport> Shared<T> {
 
     pub(super) fn health(self: &Arc<Self>) -> StoreHealth {
         let is_closed = self.enter(|_, _, _| ()).is_none();
-        match self.change(|rest| rest.keeper.runs && !rest.has_failed) {
+        match self.change(|rest| rest.keeper.runs && !rest.lacks_runtime) {
             _ if is_closed => StoreHealth::Closed,
             true => StoreHealth::Well,
             false => StoreHealth::NoKeeper,

@@ -29,7 +29,8 @@ pub(in crate::redis) struct SemaphoreCounts {
     pub(in crate::redis) pause: Option<(PauseEntry, u64)>,
 }
 
-/// Reads the replies to [`count_commands`]. A pause that has ended by `now` is left out.
+/// Reads the replies to [`count_commands`]. A pause is the first entry of the queue, and is left out if it has ended by
+/// `now`.
 pub(in crate::redis) fn read_counts(
     now: u64,
     replies: &[Result<Value, CallError>],

@@ -127,19 +127,19 @@ async fn open(endpoint: &Endpoint, login: RedisConnectionInfo) -> Result<Connect
     }
     let multiplexed = endpoint.connect(anonymous, config()).await?;
     let connection = Connection::new(multiplexed, login.clone(), endpoint.clone());
-    let refusal = async |commands| {
+    let first_error = async |commands| {
         let replies = connection.call(commands).await;
         replies.into_iter().find_map(Result::err)
     };
     // A server that requires a password closes the connection if the password is too long. A server without a password
     // answers with an error instead.
     if is_too_long(&login) {
-        let refusal = refusal(vec![cmd("PING")]).await;
-        if refusal.is_some_and(|error| error.is_code(&["NOAUTH"])) {
+        let error = first_error(vec![cmd("PING")]).await;
+        if error.is_some_and(|error| error.is_code(&["NOAUTH"])) {
             return Err(TOO_LONG.into());
         }
     }
-    match refusal(login_commands(&login)).await {
+    match first_error(login_commands(&login)).await {
         Some(error) => Err(without_password(error.into_cause(), &login)),
         None => Ok(connection),
     }

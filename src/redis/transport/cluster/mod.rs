@@ -125,19 +125,19 @@ impl Nodes {
     /// Queries some nodes with a connection first. If none of them returns a good view in time, queries all other nodes
     /// and the seeds too. A view with an old epoch is not good, because its node may be cut off.
     async fn best_view(&self, deadline: Instant, inquiry: Inquiry) -> Result<View, CallError> {
-        let (epoch, [mut first, others]) = self.views(inquiry);
+        let (epoch, [mut first, others]) = self.queries(inquiry);
         let others = first
             .split_off(first.len().min(FIRST_NODES))
             .into_iter()
             .chain(others)
             .collect();
         let alone = deadline.min(Instant::now() + FIRST_ALONE);
-        let (mut views, mut answers) = (FuturesUnordered::new(), Vec::new());
+        let (mut running, mut answers) = (FuturesUnordered::new(), Vec::new());
         for (is_wide, more, until) in [(false, first, alone), (true, others, deadline)] {
             self.surveys.lock().is_wide = is_wide;
-            views.extend(more);
+            running.extend(more);
             loop {
-                let view = match timeout_at(until, views.next()).await {
+                let view = match timeout_at(until, running.next()).await {
                     Ok(Some(view)) => view,
                     Err(late) if late.is_early => return Err(CallError::PausedClock),
                     Ok(None) | Err(_) => break,
@@ -151,23 +151,23 @@ impl Nodes {
         }
         let best = answers.into_iter().max_by_key(rank);
         // An error is not final while other nodes have not answered, because they may have a view.
-        let best = best.filter(|best| best.is_ok() || views.is_empty());
+        let best = best.filter(|best| best.is_ok() || running.is_empty());
         best.unwrap_or_else(|| Err(timed_out()))
     }
 
     /// The latest epoch, and two lists of queries: to the nodes with a connection, and to all other nodes and seeds.
-    fn views(&self, inquiry: Inquiry) -> (u64, [Vec<ViewQuery>; 2]) {
+    fn queries(&self, inquiry: Inquiry) -> (u64, [Vec<ViewQuery>; 2]) {
         let (map, here) = (self.map.lock(), Handle::current().id());
         let (mut connected, mut others) = (Vec::new(), Vec::new());
         let primaries = map.primaries().into_iter();
         let nodes: Vec<_> = primaries.map(|number| &map.nodes[number]).collect();
         for node in &nodes {
             let own = node.connections.get(&here).and_then(Weak::upgrade);
-            let views = match own {
+            let queries = match own {
                 Some(_) => &mut connected,
                 None => &mut others,
             };
-            views.push(query_view(self.template.at(&node.address), own, inquiry));
+            queries.push(query_view(self.template.at(&node.address), own, inquiry));
         }
         let is_node = |seed: &&Endpoint| {
             let address = Address::from_info(seed.info());
