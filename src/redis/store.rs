@@ -177,7 +177,7 @@ pub(super) struct Store {
     /// The setting that has the user and the password.
     pub(super) login: &'static str,
     /// The `run_id` or the address of the home server, from the first check that learned it. Two handles with the same
-    /// name, database and prefix are one store.
+    /// value, database and prefix are one store.
     pub(super) server: OnceLock<String>,
     /// How many claims in force may wait. The same number of claims on trial may wait too.
     pub(super) max_waiting: u32,
