@@ -5,7 +5,7 @@ use super::{
     driver::ClaimRefusal,
     error::CallError,
     protocol::flow_name,
-    report::given,
+    report::known_token,
     reserved::ReservedUnits,
     store::{RedisPermit, Store},
 };
@@ -34,7 +34,10 @@ use std::{
 impl Store {
     pub(super) async fn acquire(self: Arc<Self>, claims: Claims) -> Result<Permit, AcquireError> {
         let claims = claims.as_slice();
-        if let Some(full) = claims.iter().find_map(|claim| self.own_permit(claim)) {
+        if let Some(full) = claims
+            .iter()
+            .find_map(|claim| self.refusal_by_own_permit(claim))
+        {
             return Err(full);
         }
         let _place = self.place(claims)?;
@@ -46,7 +49,7 @@ impl Store {
         let wanted = (levels, policies.collect());
         let answer = self.driver.clone().acquire(wanted, queued).await;
         queue.leave(&answer);
-        self.note(&answer);
+        self.report_to_operators(&answer);
         match answer {
             Ok(held) if held.is_gone() => Err(self.revoked()),
             // The claim was granted, but its future was not polled before the lease ended.
@@ -56,7 +59,7 @@ impl Store {
             Ok(held) => Ok(self.permit(held, claims)),
             Err(why) => Err(self.refusal(why, claims.len(), |level| {
                 let claim = &claims[level];
-                Refusing {
+                RefusingLevel {
                     policy: claim.policy(),
                     window: claim.window(),
                     semaphore: self.semaphore_id(&self.name_of(claim)),
@@ -71,17 +74,19 @@ impl Store {
         if waits.peek().is_none() {
             return Ok(None);
         }
+        // Claims on trial have a separate counter.
         let waiting = &self.waiting[usize::from(waits.any(|wait| wait.is_trial))];
-        let before = waiting.fetch_add(1, Relaxed);
+        let already_waiting = waiting.fetch_add(1, Relaxed);
         let place = guard(waiting, |waiting| _ = waiting.fetch_sub(1, Relaxed));
-        match before < self.max_waiting {
+        match already_waiting < self.max_waiting {
             true => Ok(Some(place)),
             false => Err(AcquireError::Overloaded),
         }
     }
 
-    /// The refusal of a claim that would wait for a permit that its request already holds.
-    fn own_permit(&self, claim: &Claim) -> Option<AcquireError> {
+    /// The refusal of a claim if its own request already holds a permit of the same semaphore, because the claim would
+    /// wait for a permit that its own request keeps.
+    fn refusal_by_own_permit(&self, claim: &Claim) -> Option<AcquireError> {
         if claim.outer().is_empty() {
             return None;
         }
@@ -91,6 +96,7 @@ impl Store {
         claim.is_within(semaphore).then(full)
     }
 
+    /// Converts a claim to a level of the core's claim. Also keeps the longest window, for the check.
     fn level(&self, claim: &Claim) -> LevelClaim {
         let wait = claim.wait().map(|wait| LevelWait {
             time: wait.time,
@@ -140,28 +146,33 @@ impl Store {
             store: Arc::clone(self),
             held,
         };
-        Permit::granted(grant, REDIS, claims, |grant, level| grant.held.held(level))
+        Permit::granted(grant, REDIS, claims, |grant, level| {
+            grant.held.units_at_grant(level)
+        })
     }
 
-    /// The error of a refused claim with this number of levels. `of` returns the policy and the semaphore of a level.
+    /// The error of a refused claim with this number of levels. Of several levels, a level that was full to the end of
+    /// the wait, or whose queue was full, is reported as `Full`, which names that level.
     fn refusal<'a>(
         &self,
         why: ClaimRefusal,
         levels: usize,
-        of: impl Fn(usize) -> Refusing<'a>,
+        level_at: impl Fn(usize) -> RefusingLevel<'a>,
     ) -> AcquireError {
         use Refusal::{Full, Paused, QueueFull, Revoked, TimedOut};
         let full = |level, held, limit| {
-            let of = of(level);
-            AcquireError::under(of.policy, limit, held, of.semaphore).of_window(of.window)
+            let refusing = level_at(level);
+            AcquireError::under(refusing.policy, limit, held, refusing.semaphore)
+                .of_window(refusing.window)
         };
-        let named = |level| {
-            let of = of(level);
-            (of.policy.clone(), of.window, Some(of.semaphore))
+        let fields = |level| {
+            let refusing = level_at(level);
+            let policy = refusing.policy.clone();
+            (policy, refusing.window, Some(refusing.semaphore))
         };
         match why {
             ClaimRefusal::By(TimedOut(level, _, limit)) if levels == 1 => {
-                let (policy, window, semaphore) = named(level);
+                let (policy, window, semaphore) = fields(level);
                 AcquireError::TimedOut {
                     policy,
                     limit,
@@ -170,7 +181,7 @@ impl Store {
                 }
             }
             ClaimRefusal::By(QueueFull(level, limit)) if levels == 1 => {
-                let (policy, window, semaphore) = named(level);
+                let (policy, window, semaphore) = fields(level);
                 AcquireError::QueueFull {
                     policy,
                     limit,
@@ -181,17 +192,17 @@ impl Store {
             ClaimRefusal::By(Full(level, held, limit, retry_after)) => {
                 let mut error = full(level, held, limit);
                 if let AcquireError::Full {
-                    retry_after: own, ..
+                    retry_after: unset, ..
                 } = &mut error
                 {
-                    *own = retry_after;
+                    *unset = retry_after;
                 }
                 error
             }
             ClaimRefusal::By(TimedOut(level, held, limit)) => full(level, held, limit),
             ClaimRefusal::By(QueueFull(level, limit)) => full(level, limit, limit),
             ClaimRefusal::By(Paused(level, limit, retry_after)) => {
-                let (policy, window, semaphore) = named(level);
+                let (policy, window, semaphore) = fields(level);
                 AcquireError::Paused {
                     policy,
                     limit,
@@ -227,7 +238,7 @@ impl Store {
     }
 
     /// Reports to operators when claims begin to fail, and when they succeed again.
-    fn note(&self, answer: &Result<RedisPermit, ClaimRefusal>) {
+    fn report_to_operators(&self, answer: &Result<RedisPermit, ClaimRefusal>) {
         let fault = match answer {
             Err(ClaimRefusal::Closed | ClaimRefusal::By(Refusal::Closed | Refusal::Revoked)) => {
                 return;
@@ -254,11 +265,11 @@ impl Store {
 
 /// Fails if a claim may wait behind a budget of another slot for longer than the budget's window.
 fn check_waits(claims: &[Claim], levels: &[LevelClaim]) -> Result<(), ClaimError> {
-    for (at, (claim, level)) in iter::zip(claims, levels).enumerate() {
+    for (index, (claim, level)) in iter::zip(claims, levels).enumerate() {
         let Some(wait) = claim.wait().map(|wait| wait.time) else {
             continue;
         };
-        let mut earlier = iter::zip(&claims[..at], levels);
+        let mut earlier = iter::zip(&claims[..index], levels);
         let window = earlier.find_map(|(before, other)| {
             let window = before.window()?;
             (other.slot != level.slot && wait > window).then_some(window)
@@ -278,7 +289,7 @@ struct QueueWait {
 }
 
 impl QueueWait {
-    /// Notes that the claim waits at this level. Does nothing if it already did.
+    /// Starts to measure the wait at this level. Does nothing if the claim already waits there.
     fn join(&mut self, level: usize, claim: &Claim, store: &Store) {
         if self.level.replace(level) != Some(level) {
             let name = || store.name_of(claim).to_string();
@@ -286,16 +297,18 @@ impl QueueWait {
         }
     }
 
+    /// Ends the wait, if the claim has waited, with the outcome for its last queue.
     fn leave(&mut self, answer: &Result<RedisPermit, ClaimRefusal>) {
         use Refusal::{Closed, Full, Paused, QueueFull, Revoked, TimedOut};
         self.waiting.leave(match answer {
             Ok(_) => Outcome::Admitted,
-            // The level that it waited for was granted, and then a wider level refused.
+            // The level whose queue it waited in was granted, and then a wider level refused.
             Err(ClaimRefusal::By(Full(level, ..) | QueueFull(level, _) | Paused(level, ..)))
                 if Some(*level) > self.level =>
             {
                 Outcome::Admitted
             }
+            // A limit of 0 closes the key.
             Err(ClaimRefusal::By(Full(_, _, 0, _))) => Outcome::KeyClosed,
             Err(ClaimRefusal::By(Full(..) | QueueFull(..) | TimedOut(..))) => Outcome::TimedOut,
             Err(ClaimRefusal::By(Paused(..))) => Outcome::Paused,
@@ -323,12 +336,12 @@ struct RedisLevel {
     weight: AtomicU32,
     /// The limit of the claim.
     limit: u32,
-    /// `None`: it is no budget.
+    /// `None` if the level is not a budget.
     reserved: Option<ReservedUnits>,
 }
 
 /// The semaphore or budget that refuses a claim.
-struct Refusing<'a> {
+struct RefusingLevel<'a> {
     policy: &'a Policy,
     window: Option<Duration>,
     semaphore: SemaphoreId,
@@ -340,7 +353,7 @@ impl RedisGrant {
         let _lock = self.change_lock.lock().await;
         wanted
             .iter()
-            .try_for_each(|wanted| self.may_have(*wanted))?;
+            .try_for_each(|wanted| self.check_weight(*wanted))?;
         // If a level refuses, or the change is dropped before all levels have grown, this shrinks the grown levels by
         // the same units, without waiting for an answer. It does nothing if the permit was released in the meantime.
         let mut grown = guard(Vec::new(), |grown| {
@@ -361,13 +374,13 @@ impl RedisGrant {
         }
         ScopeGuard::into_inner(grown);
         // All releases are queued before the first is awaited.
-        let lighter = wanted.iter().map(|&Resize { level, weight }| {
-            let heavier = self.weight_now(level).saturating_sub(weight);
-            (heavier > 0).then(|| self.shrink(level, heavier))
+        let releases = wanted.iter().map(|&Resize { level, weight }| {
+            let fewer = self.weight_now(level).saturating_sub(weight);
+            (fewer > 0).then(|| self.shrink(level, fewer))
         });
-        let lighter: Vec<_> = lighter.flatten().collect();
-        for freed in lighter {
-            freed.ok_or_else(lost)?.await;
+        let releases: Vec<_> = releases.flatten().collect();
+        for release in releases {
+            release.ok_or_else(lost)?.await;
         }
         Ok(())
     }
@@ -376,14 +389,14 @@ impl RedisGrant {
         self.levels[level].weight.load(Relaxed)
     }
 
-    /// The limit of a level that is in force, as far as this process knows.
+    /// The limit in force at a level, as far as this process knows: an operator's, or else the claim's.
     fn limit(&self, level: usize) -> u32 {
         let set = self.store.driver.limit_of(self.held.name(level));
         set.unwrap_or(self.levels[level].limit)
     }
 
     /// Fails if the weight grows beyond the limit, because that can never be granted.
-    fn may_have(&self, Resize { level, weight }: Resize) -> Result<(), AcquireError> {
+    fn check_weight(&self, Resize { level, weight }: Resize) -> Result<(), AcquireError> {
         if weight <= self.weight_now(level) {
             return Ok(());
         }
@@ -394,7 +407,7 @@ impl RedisGrant {
         }
     }
 
-    /// Acquires units of a level.
+    /// Acquires more units of a level.
     async fn grow(&self, level: usize, units: u32) -> Result<(), AcquireError> {
         if self.held.is_lost() || self.held.is_gone() {
             return Err(lost());
@@ -402,12 +415,11 @@ impl RedisGrant {
         let limit = self.limit(level);
         let RedisLevel { policy, weight, .. } = &self.levels[level];
         let grown = self.held.grow(level, (units, limit)).await;
-        // A growth does not wait in a queue.
         grown.map_err(|why| match why {
             ClaimRefusal::By(Refusal::Revoked) => lost(),
             why => {
                 let semaphore = self.store.semaphore_id(self.held.name(level));
-                self.store.refusal(why, 1, |_| Refusing {
+                self.store.refusal(why, 1, |_| RefusingLevel {
                     policy,
                     window: None,
                     semaphore,
@@ -418,15 +430,16 @@ impl RedisGrant {
         Ok(())
     }
 
-    /// Releases units of a level. Returns `None` if the permit was released.
+    /// Releases units of a level. The future is ready when they are free. Returns `None` if the permit was released.
     fn shrink(&self, level: usize, units: u32) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let freed = self.held.shrink(level, units)?;
+        let release = self.held.shrink(level, units)?;
         self.levels[level].weight.fetch_sub(units, Relaxed);
-        Some(freed)
+        Some(release)
     }
 }
 
 impl RedisGrant {
+    /// Counts the ends of the permit's reservations, for the metrics.
     fn end_budgets(&self) {
         let reserved = self
             .levels
@@ -453,7 +466,7 @@ impl Grant for RedisGrant {
             false => self.weight_now(level),
         });
         // A budget has no tokens.
-        let token = given(self.held.token(level));
+        let token = known_token(self.held.token(level));
         state.token = token.filter(|_| self.levels[level].reserved.is_none());
         // Compares the end with the clock, because the keeper may be late to report a loss.
         state.is_lost = self.held.is_lost();

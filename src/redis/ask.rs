@@ -1,8 +1,9 @@
-//! Questions: operators' calls and checks, which belong to no lease. [`proto::question`] decides their routes and retries.
+//! Questions: operators' calls and checks, which belong to no lease. [`proto::question`] decides their routes and
+//! retries.
 
 use super::{
     driver::Session,
-    error::{CallError, after, by},
+    error::{CallError, deadline_after, finish_by},
     store::Store,
     transport::Replies,
     turns::Turn,
@@ -21,21 +22,22 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// An attempt needs at least this time. A later one would report that no answer came, instead of the reason why the earlier ones
-/// failed.
-const LEAST: Duration = Duration::from_millis(50);
+/// No attempt begins with less time than this left before the deadline: it would time out, and hide why the earlier
+/// attempts failed.
+const MIN_ATTEMPT_TIME: Duration = Duration::from_millis(50);
 
 /// The route of commands, and whether they may run twice.
 #[derive(Clone, Copy)]
 pub(super) enum To<'a> {
     Server(usize),
-    /// The current server of a key. At most one of the commands may name keys, because all follow its redirect.
+    /// The current server of a key. At most one of the commands may name keys: after its redirect all are sent to the
+    /// other server.
     Key(&'a str),
     /// Like `Key`, but commands that may have run are not sent again.
     KeyOnce(&'a str),
 }
 
-/// A turn to call, and the deadline of the calls in it.
+/// A turn of an operator's calls (see `turns`), and the deadline of the calls in it.
 pub(super) struct OperatorTurn<'a> {
     _turn: Turn<'a>,
     pub(super) deadline: Instant,
@@ -50,8 +52,8 @@ impl Store {
         }
     }
 
-    /// The timeout of one call, shortened to the deadline.
-    fn left(&self, until: Instant) -> Duration {
+    /// The timeout of one call, shortened to the time left until the deadline.
+    fn call_timeout(&self, until: Instant) -> Duration {
         let left = until.saturating_duration_since(Instant::now());
         left.min(self.settings.timeout)
     }
@@ -77,9 +79,9 @@ impl Store {
         connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
     }
 
-    /// Returns a connection that has just answered a `PING`. A connection that closed while idle may look open until it is
-    /// used, and a command that fails on it may have run. A connection that does not answer by the deadline counts as none,
-    /// because nothing was sent over it.
+    /// Returns a connection that has just answered a `PING`. A connection that closed while idle may look open until it
+    /// is used, and a command that fails on it may have run. If no connection answers by the deadline, the error is
+    /// that of a failed attempt to connect, because no command was sent.
     async fn tested_connection(
         &self,
         server: usize,
@@ -87,9 +89,9 @@ impl Store {
     ) -> Result<Arc<Session>, CallError> {
         loop {
             let connection = self.connection(server, until).await?;
-            let left = self.left(until);
+            let left = self.call_timeout(until);
             let ping = async { only(connection.request(vec![cmd("PING")]).await) };
-            match by(after(left), CallError::Timeout(left), ping).await {
+            match finish_by(deadline_after(left), CallError::Timeout(left), ping).await {
                 Err(error) if error.is_unanswered() => {
                     if Instant::now() >= until {
                         return Err(CallError::unconnected(io::Error::from(
@@ -125,9 +127,9 @@ impl Store {
         if replicas == 0 {
             return self.call(to, commands, until).await;
         }
-        // `WAIT` is sent over the same connection, so that it covers the writes of the commands. A bound of zero would
-        // mean no bound.
-        let bound = (self.left(until) / 2).as_millis().max(1) as u64;
+        // `WAIT` is sent over the same connection, so that it covers the writes of the commands. It would wait without
+        // end for a bound of zero.
+        let bound = (self.call_timeout(until) / 2).as_millis().max(1) as u64;
         commands.push(cmd("WAIT").arg(replicas).arg(bound).take());
         let mut replies = self.call(to, commands, until).await;
         let error = match replies.pop() {
@@ -145,8 +147,8 @@ impl Store {
         replies.map(|reply| reply.and(Err(error.clone()))).collect()
     }
 
-    /// Sends commands together, and repeats that until their outcome is final or the deadline is near. Returns their
-    /// replies in order.
+    /// Sends commands together, and repeats that until their outcome is final or the deadline is near. Returns one
+    /// reply to each command, in order.
     pub(super) async fn call(&self, to: To<'_>, commands: Vec<Cmd>, until: Instant) -> Replies {
         let slot = |key| Recipient::Slot(self.topology.slot(key));
         let (recipient, repeat) = match to {
@@ -167,14 +169,16 @@ impl Store {
                     Err(CallFailure::NotConnected),
                 ),
                 Ok(connection) => {
-                    let left = self.left(until);
+                    let left = self.call_timeout(until);
                     let replies = send(&connection, attempt, &commands, left).await;
                     let outcome = outcome(&connection, &replies);
                     (replies, outcome)
                 }
             };
             match question.retry_delay_after(outcome) {
-                Some(delay) if until > Instant::now() + delay + LEAST => sleep(delay).await,
+                Some(delay) if until > Instant::now() + delay + MIN_ATTEMPT_TIME => {
+                    sleep(delay).await
+                }
                 _ => return replies,
             }
         }
@@ -185,17 +189,22 @@ impl Store {
 async fn send(connection: &Session, attempt: Attempt, commands: &[Cmd], left: Duration) -> Replies {
     // `ASKING` applies to the next command only.
     let asking = attempt.sends_asking.then(|| cmd("ASKING"));
-    let each = 1 + usize::from(attempt.sends_asking);
+    let replies_per_command = 1 + usize::from(attempt.sends_asking);
     let sent = commands.iter().cloned();
     let sent = sent.flat_map(|command| asking.clone().into_iter().chain([command]));
     let replies = async { Ok(connection.request(sent.collect()).await) };
-    match by(after(left), CallError::Timeout(left), replies).await {
-        Ok(replies) => replies.into_iter().skip(each - 1).step_by(each).collect(),
+    match finish_by(deadline_after(left), CallError::Timeout(left), replies).await {
+        // The reply to `ASKING` comes before that of its command.
+        Ok(replies) => replies
+            .into_iter()
+            .skip(replies_per_command - 1)
+            .step_by(replies_per_command)
+            .collect(),
         Err(error) => vec![Err(error); commands.len()],
     }
 }
 
-/// Classifies replies: the faults of single commands, or the failure that left them without answers.
+/// Classifies replies. Returns the faults of the commands that failed, or the failure that left all without answers.
 fn outcome(connection: &Session, replies: &Replies) -> Result<Vec<CommandFault>, CallFailure> {
     let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
     let faults = errors.map(|error| match error {

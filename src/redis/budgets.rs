@@ -1,11 +1,11 @@
-//! The budgets of a key, as operators see them: one for each window.
+//! The usage of the budgets of a key, for operators. A key has one budget for each window.
 
 use super::{ask::To, error::CallError, store::Store};
 use crate::semaphore::{BudgetUsage, PermitInfo};
 use redis::cmd;
 use std::{collections::HashMap, time::Duration};
 
-/// The window under which a pause is stored for all windows that are not in use yet.
+/// The name of no real window. A pause under this name applies to all windows that are not in use yet.
 pub(super) const NO_WINDOW: &str = "0";
 
 /// The fields of the hash in which the budgets of a key have their states: see `budget.lua`.
@@ -13,11 +13,13 @@ pub(super) struct BudgetFields(HashMap<String, String>);
 
 /// The state of one budget. Times are ms of the server's clock.
 struct BudgetState {
+    /// The units that were spent and had not come back at the time of `updated`.
     spent: u128,
-    at: u64,
+    updated: u64,
     reserved: u128,
+    /// The number of units that come back within a window.
     limit: u128,
-    /// In parts: a unit has as many parts as the window has ms.
+    /// The part of the next unit that had come back. A unit has as many parts as the window has ms.
     credit: u128,
 }
 
@@ -27,7 +29,7 @@ impl BudgetState {
         let mut next = || numbers.next()?.parse::<u64>().ok();
         Some(Self {
             spent: next()?.into(),
-            at: next()?,
+            updated: next()?,
             reserved: next()?.into(),
             limit: next()?.into(),
             credit: next()?.into(),
@@ -36,7 +38,7 @@ impl BudgetState {
 
     /// The units that were spent and have not come back yet.
     fn spent_at(&self, now: u64, window: u32) -> u128 {
-        let passed = u128::from(now.saturating_sub(self.at));
+        let passed = u128::from(now.saturating_sub(self.updated));
         let returned = (self.limit * passed + self.credit) / u128::from(window);
         self.spent.saturating_sub(returned)
     }
@@ -45,29 +47,30 @@ impl BudgetState {
 impl BudgetFields {
     /// The windows of the key's budgets, in ms.
     pub(super) fn windows(&self) -> Vec<u32> {
-        // The other fields are a pause, and the windows with an id behind.
+        // The other fields are a pause, and `WINDOW:ID` for each reservation.
         let windows = self.0.keys().filter_map(|field| field.parse().ok());
         let mut windows: Vec<_> = windows.collect();
         windows.sort_unstable();
         windows
     }
 
-    /// The usage of a budget at this time of the server's clock. `held` lists the reservations that have not ended, each after
-    /// [`complete`](Self::complete). The reserved units beyond theirs belong to ended reservations, so they count as spent.
+    /// The usage of a budget at this time of the server's clock. `held` lists the reservations that have not ended, as
+    /// [`complete`](Self::complete) leaves them. Reserved units beyond theirs belong to ended reservations, and count
+    /// as spent.
     pub(super) fn usage(&self, window: u32, now: u64, held: &[PermitInfo]) -> Option<BudgetUsage> {
         let state = BudgetState::read(self.0.get(&window.to_string())?)?;
-        let left = held.iter().map(|info| {
+        let unsettled = held.iter().map(|info| {
             let settled = info.settled.unwrap_or_default();
             u128::from(info.weight.saturating_sub(settled))
         });
-        let reserved = state.reserved.min(left.sum());
+        let reserved = state.reserved.min(unsettled.sum());
         let spent = state.spent_at(now, window) + state.reserved - reserved;
         let units = |units: u128| u32::try_from(units).unwrap_or(u32::MAX);
         let window = Duration::from_millis(window.into());
         Some(BudgetUsage::new(window, units(spent), units(reserved)))
     }
 
-    /// Adds to a reservation what the hash has of it.
+    /// Adds the settled units and the window to a reservation.
     pub(super) fn complete(&self, info: &mut PermitInfo, window: u32) {
         let field = self.0.get(&format!("{window}:{}", info.id));
         let settled = field.and_then(|units| units.parse().ok());
@@ -77,7 +80,7 @@ impl BudgetFields {
 }
 
 impl Store {
-    /// Reads the states of a key's budgets. `name` is that of the key's semaphore.
+    /// Reads the states of a key's budgets. `name` is the name of the key's semaphore.
     pub(super) async fn budgets(&self, name: &str) -> Result<BudgetFields, CallError> {
         let key = format!("{name}:budget");
         let mut command = cmd("HGETALL");
@@ -103,6 +106,7 @@ mod tests {
     #[test]
     fn the_usage_of_a_budget_is_calculated_from_its_fields() {
         let fields = [
+            // Spent, updated, reserved, limit, credit.
             ("60000", "100 5000 30 60 59000"),
             ("1", "bad"),
             ("1:p.1.0.0.5.2.7ps.0...", "7"),
@@ -119,7 +123,7 @@ mod tests {
             Some((usage.spent, usage.reserved))
         };
         let usage = |now| usage_beside(now, 30);
-        // A unit comes back each second, and 59 of 60 parts of the first have.
+        // A unit comes back each second. At 5,000 ms, 59 of 60 parts of the first have.
         let expected = [
             (4_000, 100),
             (5_016, 100),
@@ -130,8 +134,8 @@ mod tests {
         for (now, spent) in expected {
             assert_eq!(usage(now), Some((spent, 30)), "{now}");
         }
-        let beside_an_ended_one = usage_beside(5_000, 12);
-        assert_eq!(beside_an_ended_one, Some((118, 12)));
+        // The other 18 reserved units belong to an ended reservation.
+        assert_eq!(usage_beside(5_000, 12), Some((118, 12)));
         assert_eq!(fields.usage(1, 5_000, &[]), None);
     }
 }

@@ -219,7 +219,7 @@ impl Builder {
     ///   replace the address and the settings of TCP and TLS, and must use the protocol, user, password and database as
     ///   they are. User, password and database may be absent, because the store logs in itself;
     /// - use the [`AsyncConnectionConfig`](super::client::AsyncConnectionConfig), which also brings the messages. It
-    ///   may not change the fields that are set;
+    ///   must not change fields that are already set;
     /// - return a new connection each time, never a shared one;
     /// - neither block its thread nor take long. The future is polled by the runtime that needs the connection, perhaps
     ///   the keeper's. It is dropped after a second, or when the claim that waits for it is over.
@@ -322,7 +322,7 @@ impl Builder {
         self.credentials(move || ready(Ok::<_, Infallible>(fixed.clone())))
     }
 
-    /// Sets whether the store is only a tool for operators: not unless set. Such a store offers the calls of
+    /// Sets whether the store is only a tool for operators: false unless set. Such a store offers the calls of
     /// [`Operate`](crate::Operate), and its claims fail with [`AcquireError::Closed`](crate::AcquireError::Closed).
     ///
     /// The store does not count among the processes that share a limit, and does not announce itself. Connecting checks
@@ -341,7 +341,7 @@ impl Builder {
         self
     }
 
-    /// Checks the settings that no connection is needed to check.
+    /// Checks the settings, as far as no connection is needed.
     pub(super) fn check(&self) -> Result<(), ConnectError> {
         let wrong = |name, reason| Err(ConnectError::of_setting(name, reason));
         if self.prefix.contains(['{', '}']) {

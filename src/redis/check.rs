@@ -3,9 +3,9 @@
 use super::{
     ask::To,
     driver::StoreHealth,
-    error::{CallError, after, by},
+    error::{CallError, deadline_after, finish_by},
     fault::{ConnectError, Kind, Origin, Unfit},
-    protocol::{CHECK, OPERATOR_COMMANDS, elsewhere, failures, own_question, questions},
+    protocol::{CHECK, OPERATOR_COMMANDS, failures, question_about, questions, redirect_probe},
     risk::{Checked, Risk},
     store::Store,
     transport::{ServerRole, field},
@@ -24,17 +24,17 @@ use std::{
 };
 use tokio::{runtime::Handle, select, time::sleep};
 
-/// How long a check may take.
+/// The longest time of a check.
 const BOUND: Duration = Duration::from_secs(1);
 
-/// A server that forgets a budget of such a window is worth a warning.
-const LONG: Duration = Duration::from_secs(60 * 60);
+/// A budget with a window of at least this is worth a warning if a restart of the server may lose it.
+const LONG_WINDOW: Duration = Duration::from_secs(60 * 60);
 
 /// If answers are still missing after this time, the check finds out at which command the server ends connections.
-const SOON: Duration = Duration::from_millis(250);
+const PROBE_DELAY: Duration = Duration::from_millis(250);
 
 /// The most servers at which a check tries to subscribe.
-const FEW: usize = 3;
+const MAX_TRIES: usize = 3;
 
 /// The number of sample keys: enough for all servers and all parts of the slots.
 const SAMPLES: usize = 128;
@@ -42,7 +42,7 @@ const SAMPLES: usize = 128;
 impl Store {
     /// See [`RedisSemaphore::check`](super::RedisSemaphore::check).
     pub(super) async fn check(self: &Arc<Self>) -> Checked {
-        let deadline = after(BOUND);
+        let deadline = deadline_after(BOUND);
         let checked = timeout_at(deadline, self.running_check(deadline)).await;
         checked.unwrap_or_else(|late| {
             Err(self
@@ -52,7 +52,8 @@ impl Store {
     }
 
     /// Returns the check that is running in this runtime, or else a new check. Each caller that is polled drives it, so
-    /// a caller that is not polled delays no other. A check belongs to its runtime, as its connections do.
+    /// a caller that is not polled delays no other. A check is not shared between runtimes, because each has its own
+    /// connections.
     fn running_check(self: &Arc<Self>, deadline: Instant) -> Shared<BoxFuture<Checked>> {
         let (here, mut running) = (Handle::current().id(), self.running_check.lock());
         let joined = running
@@ -70,11 +71,11 @@ impl Store {
         check
     }
 
-    /// Runs the check. If answers are missing after `SOON`, also tests whether a server or a proxy ends connections at
-    /// a command.
+    /// Runs the check. If answers are missing after `PROBE_DELAY`, also tests whether a server or a proxy ends
+    /// connections at a command.
     async fn check_until(&self, deadline: Instant) -> Checked {
         let ended = async {
-            sleep(SOON).await;
+            sleep(PROBE_DELAY).await;
             self.ends_at(deadline).await
         };
         select! {
@@ -96,8 +97,12 @@ impl Store {
         // The store itself must work, whatever its servers do.
         match self.driver.health() {
             StoreHealth::Well => {}
-            StoreHealth::NoKeeper => return Err(own("the keeper's thread cannot be started")),
-            StoreHealth::Closed => return Err(own("the store has ended by a panic of its own")),
+            StoreHealth::NoKeeper => {
+                return Err(store_failure("the keeper's thread cannot be started"));
+            }
+            StoreHealth::Closed => {
+                return Err(store_failure("the store has ended by a panic of its own"));
+            }
         }
         let subscribed = self.check_messages(deadline);
         let (inspected, subscribed) = join(self.inspect(deadline), subscribed).await;
@@ -107,8 +112,8 @@ impl Store {
         let mut risks = inspected.risks(&origin)?;
         inspected.verdict(&origin)?;
         if risks.contains(&Risk::ClusterNode) {
-            let elsewhere = self.check_elsewhere(deadline).await;
-            elsewhere.map_err(|error| origin.connect_error(error))?;
+            let served = self.check_redirects(deadline).await;
+            served.map_err(|error| origin.connect_error(error))?;
         }
         if let Err(error) = subscribed {
             let ended = match error.is_disconnect() || error.is_unexplained() {
@@ -118,7 +123,7 @@ impl Store {
             return Err(origin.check_error("SUBSCRIBE", ended.unwrap_or(error)));
         }
         let window = self.longest_window();
-        if window >= LONG && inspected.field("aof_enabled") == Some("0") {
+        if window >= LONG_WINDOW && inspected.field("aof_enabled") == Some("0") {
             risks.push(Risk::NoPersistence { window });
         }
         // The core reads the limits all the time, so they need no extra call.
@@ -128,8 +133,8 @@ impl Store {
         Ok(risks)
     }
 
-    /// The server of the `processes` key, which all stores of one prefix share.
-    fn home(&self) -> usize {
+    /// The home server: the server of the `processes` key, which all stores of one prefix share.
+    fn home_server(&self) -> usize {
         let [_, processes] = self.owner.keys();
         self.server_of(&processes)
     }
@@ -138,7 +143,7 @@ impl Store {
     fn server_name(&self, inspected: &Inspected) -> Option<String> {
         match &inspected.info {
             Info::Known(info) => field(info, "run_id").map(str::to_owned),
-            Info::NotPermitted => Some(self.topology.address(self.home())),
+            Info::NotPermitted => Some(self.topology.address(self.home_server())),
             Info::Unanswered => None,
         }
     }
@@ -146,7 +151,7 @@ impl Store {
     /// Runs `INFO`, and each command that a script needs, on a key of each server.
     async fn inspect(&self, deadline: Instant) -> Inspected {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Of several nodes one may be silent. Then some time must be left for the answers of the others.
+        // One of several nodes may be silent. So the commands end early enough to report the answers of the others.
         let spare = match self.topology.servers().len() {
             ..=1 => Duration::ZERO,
             _ => left / 4,
@@ -161,9 +166,9 @@ impl Store {
             let (info, replies) = join(info, replies).await;
             (server, info, names.into_iter().zip(replies))
         });
-        let (mut inspected, home) = (Inspected::default(), self.home());
+        let (mut inspected, home) = (Inspected::default(), self.home_server());
         for (server, info, replies) in join_all(answers).await {
-            // The answer of the home server comes first, and any answer before none.
+            // The home server's answer is preferred, and any answer is better than none.
             let is_answer = info != Info::Unanswered;
             if inspected.info == Info::Unanswered || server == home && is_answer {
                 inspected.info = info;
@@ -205,31 +210,31 @@ impl Store {
         ];
         for (key, read) in own {
             let asked = asked.entry(self.server_of(&key)).or_default();
-            asked.push(own_question(key, read));
+            asked.push(question_about(key, read));
         }
         asked
     }
 
     /// Fails if the only known server redirects some keys to another server, because then it is one node of a larger
     /// cluster.
-    async fn check_elsewhere(&self, deadline: Instant) -> Result<(), CallError> {
-        let commands = (0..SAMPLES).map(|number| elsewhere(&self.owner.prefix, number));
+    async fn check_redirects(&self, deadline: Instant) -> Result<(), CallError> {
+        let commands = (0..SAMPLES).map(|number| redirect_probe(&self.owner.prefix, number));
         let replies = self.call(To::Server(0), commands.collect(), deadline).await;
         let mut errors = replies.into_iter().filter_map(Result::err);
         let error = errors.find(|error| error.is_moving() || !error.is_an_answer());
         error.map_or(Ok(()), Err)
     }
 
-    /// Tries to subscribe until the deadline, to check that this client has the right. Of several servers, a few are
-    /// tried until one answers, because messages come through any of them.
+    /// Tries to subscribe until the deadline, to check that this client has the right. Tries a few servers until one
+    /// answers, because messages come through any of them.
     async fn check_messages(&self, deadline: Instant) -> Result<(), CallError> {
         let servers = self.topology.servers();
         let mut subscribed = Ok(());
-        for (&server, left) in servers.iter().zip((1..=servers.len().min(FEW)).rev()) {
-            let time = deadline.saturating_duration_since(Instant::now()) / left as u32;
-            let until = after(time);
+        for (&server, tries_left) in servers.iter().zip((1..=servers.len().min(MAX_TRIES)).rev()) {
+            let time = deadline.saturating_duration_since(Instant::now()) / tries_left as u32;
+            let until = deadline_after(time);
             let subscribe = async { self.connection(server, until).await?.subscribe().await };
-            subscribed = by(until, CallError::Timeout(time), subscribe)
+            subscribed = finish_by(until, CallError::Timeout(time), subscribe)
                 .await
                 .map(drop);
             if subscribed.is_ok() {
@@ -240,8 +245,8 @@ impl Store {
     }
 }
 
-/// The error of a store that does not work because of the store itself, not of a server.
-fn own(reason: &str) -> ConnectError {
+/// The error of a store that has failed itself, while its servers may work.
+fn store_failure(reason: &str) -> ConnectError {
     ConnectError::unavailable(io::Error::other(reason))
 }
 
@@ -261,7 +266,7 @@ struct Inspected {
 #[derive(Default, PartialEq)]
 enum Info {
     Known(String),
-    /// The server does not permit the command, or gets no optional command.
+    /// The server does not permit the command, or is never sent it because it gets no optional commands.
     NotPermitted,
     #[default]
     Unanswered,
@@ -270,7 +275,7 @@ enum Info {
 impl Inspected {
     fn add(&mut self, name: &str, reply: Result<Value, CallError>) {
         let (name, reply) = match reply {
-            // The command was not sent, so the error does not name it.
+            // Without a connection the command was not sent, so the error does not name it.
             Err(CallError::Unavailable(error)) => ("", Err(CallError::Unavailable(error))),
             // The last attempt had only the rest of the time, but the error shows the whole bound.
             Err(CallError::Timeout(_)) => (name, Err(CallError::Timeout(BOUND))),
@@ -278,8 +283,8 @@ impl Inspected {
         };
         let is_of_operators = |(name, _): &(String, _)| OPERATOR_COMMANDS.contains(&&**name);
         let failures = failures(name, reply).into_iter();
-        let (of_operators, failures): (Vec<_>, Vec<_>) = failures.partition(is_of_operators);
-        let denied = of_operators
+        let (for_operators, failures): (Vec<_>, Vec<_>) = failures.partition(is_of_operators);
+        let denied = for_operators
             .into_iter()
             .filter(|(_, error)| error.is_denied());
         self.denied.extend(denied.map(|(name, _)| name));
@@ -287,8 +292,8 @@ impl Inspected {
         self.failed.extend(failures);
     }
 
-    /// Fails with an error that a person must correct, if any. An error that may pass counts only if no server works,
-    /// because a cluster's node that is down affects only its own keys.
+    /// Fails if any error needs a person to correct it. An error that may pass counts only if no server works, because
+    /// a cluster's node that is down affects only its own keys.
     fn verdict(&self, origin: &Origin<'_>) -> Result<(), ConnectError> {
         let failed = self.failed.iter();
         let errors = failed.map(|(command, error)| origin.check_error(command, error.clone()));

@@ -1,11 +1,11 @@
-//! From settings to a running store: on one server or on several.
+//! Connects a store to one server or to several, checks it, and starts it.
 
 use super::{
     builder::Builder,
     driver::{Driver, Wire},
-    error::{CallError, after, by},
+    error::{CallError, deadline_after, finish_by},
     fault::{ConnectError, Origin},
-    protocol::described,
+    protocol::describe,
     report::Reports,
     risk::Risk,
     store::{RedisSemaphore, Store},
@@ -29,16 +29,16 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 /// The longest time of one attempt to connect.
-const ATTEMPT: Duration = Duration::from_secs(1);
+const ATTEMPT_TIME: Duration = Duration::from_secs(1);
 
-/// Attempts that time out are repeated for this time, because a machine on which many processes start is busy.
+/// How long attempts that time out are repeated. When many processes start on a machine, it is busy for some seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The time between two attempts. A connector may report at once that it has timed out.
+/// The time between two attempts, because a connector may report at once that it has timed out.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Repeats a step that times out. No attempt begins after the deadline.
-async fn patiently<T, F>(deadline: Instant, step: impl Fn() -> F) -> Result<T, ConnectError>
+/// Repeats a step while it times out. No attempt begins after the deadline.
+async fn retry_timeouts<T, F>(deadline: Instant, step: impl Fn() -> F) -> Result<T, ConnectError>
 where
     F: Future<Output = Result<T, ConnectError>>,
 {
@@ -176,13 +176,13 @@ impl Builder {
         let endpoint = self.endpoint(url)?;
         self.database = endpoint.info().redis_settings().db();
         let topology = Arc::new(Single::new(endpoint));
-        self.started(topology, after(PATIENCE)).await
+        self.start(topology, deadline_after(PATIENCE)).await
     }
 
     /// Connects to a cluster. It is enough to name some of its nodes: they know the others.
     ///
-    /// The user, the password and the TLS settings are the same for all nodes. This method fails if no node answers
-    /// in time or if the [check](RedisSemaphore::check) of the nodes takes too long, see [`connect`](Self::connect). One
+    /// The user, the password and the TLS settings are the same for all nodes. This method fails if no node answers in
+    /// time or if the [check](RedisSemaphore::check) of the nodes takes too long, see [`connect`](Self::connect). One
     /// working node is enough. When slots move or a replica is promoted later, the store follows.
     ///
     /// - A semaphore lives on one node. A node that is down affects only its own semaphores, and they are served again
@@ -222,25 +222,25 @@ impl Builder {
         self.check()?;
         let seeds = self.endpoints(nodes, "connect_cluster")?;
         seeds.iter().try_for_each(check_seed)?;
-        let (deadline, origin) = (after(PATIENCE), self.origin(ServerRole::Node));
+        let (deadline, origin) = (deadline_after(PATIENCE), self.origin(ServerRole::Node));
         let find = || {
-            let found = Nodes::find(seeds.clone(), after(ATTEMPT));
+            let found = Nodes::find(seeds.clone(), deadline_after(ATTEMPT_TIME));
             found.map_err(|error| origin.connect_error(error))
         };
-        let nodes = patiently(deadline, find).await?;
+        let nodes = retry_timeouts(deadline, find).await?;
         if nodes.servers().is_empty() {
             return Err(ConnectError::of_setting(
                 "connect_cluster",
                 "no node has any slots",
             ));
         }
-        self.started(Arc::new(nodes), deadline).await
+        self.start(Arc::new(nodes), deadline).await
     }
 
     /// Connects to the primary that Sentinels name, and follows it when a replica takes its place. It is enough to name
     /// some Sentinels, but a majority of the named ones must be reachable, because a Sentinel that is cut off from the
-    /// others would name an old primary. Attempts that time out are repeated as in [`connect`](Self::connect). If too few
-    /// Sentinels can be reached later, the store continues with the primary that they named last, until that server
+    /// others would name an old primary. Attempts that time out are repeated as in [`connect`](Self::connect). If too
+    /// few Sentinels can be reached later, the store continues with the primary that they named last, until that server
     /// restarts. Without the right to run `INFO` the store cannot detect a restart, so only existing connections
     /// continue.
     ///
@@ -286,32 +286,34 @@ impl Builder {
     {
         self.check()?;
         let endpoints = self.endpoints(nodes, "connect_sentinel")?;
-        let primary = self.primary(endpoints[0].info().clone());
+        let primary = self.primary_template(endpoints[0].info().clone());
         self.database = primary.info().redis_settings().db();
         let endpoints = endpoints
             .iter()
-            .map(|sentinel| self.sentinel(sentinel.info().clone()));
+            .map(|sentinel| self.sentinel_endpoint(sentinel.info().clone()));
         let sentinels = Sentinels::new(endpoints.collect(), name.into(), primary);
-        let (deadline, origin) = (after(PATIENCE), self.origin(ServerRole::Sentinel));
+        let (deadline, origin) = (deadline_after(PATIENCE), self.origin(ServerRole::Sentinel));
         let find = || {
             let found = sentinels.find_primary(Inquiry::Run);
             found.map_err(|error| origin.connect_error(error))
         };
-        patiently(deadline, find).await?;
-        self.started(Arc::new(sentinels), deadline).await
+        retry_timeouts(deadline, find).await?;
+        self.start(Arc::new(sentinels), deadline).await
     }
 
-    /// The settings for connections to a primary, except for its address.
-    fn primary(&self, sentinel: ConnectionInfo) -> Endpoint {
-        let own = sentinel.redis_settings();
-        let settings = RedisConnectionInfo::default().set_db(own.db());
-        let settings = settings.set_protocol(own.protocol());
+    /// The settings for connections to a primary, except for its address. The database and the protocol are those of a
+    /// Sentinel's URL, and the user and the password are not.
+    fn primary_template(&self, sentinel: ConnectionInfo) -> Endpoint {
+        let of_url = sentinel.redis_settings();
+        let settings = RedisConnectionInfo::default().set_db(of_url.db());
+        let settings = settings.set_protocol(of_url.protocol());
         let info = sentinel.set_redis_settings(settings);
         Endpoint::new(info, self.connector.clone())
     }
 
-    /// A Sentinel has no databases, and its user and password are those of its URL.
-    fn sentinel(&self, url: ConnectionInfo) -> Endpoint {
+    /// The settings for connections to a Sentinel, which has no databases. The user and the password are those of its
+    /// URL.
+    fn sentinel_endpoint(&self, url: ConnectionInfo) -> Endpoint {
         let settings = url.redis_settings().clone().set_db(0);
         let connector = Connector {
             credentials: None,
@@ -366,7 +368,7 @@ impl Builder {
     }
 
     /// Makes a store, checks that it works, and prepares it so that its first claims need not wait.
-    async fn started(
+    async fn start(
         self,
         topology: Arc<dyn Topology>,
         deadline: Instant,
@@ -376,22 +378,22 @@ impl Builder {
             // One working server is enough.
             let servers = topology.servers().into_iter();
             let connect = servers.map(|server| Arc::clone(&topology).connect(server, Inquiry::Run));
-            let late = CallError::Timeout(ATTEMPT);
-            let connected = by(after(ATTEMPT), late, select_ok(connect));
+            let late = CallError::Timeout(ATTEMPT_TIME);
+            let connected = finish_by(deadline_after(ATTEMPT_TIME), late, select_ok(connect));
             connected.map_err(|error| origin.connect_error(error))
         };
-        patiently(deadline, connect).await?;
+        retry_timeouts(deadline, connect).await?;
         let is_operator = self.is_operator;
         let semaphore = self.build(topology);
-        // The user of a tool may have fewer rights than a claim needs, and the tool makes no claims to prepare for.
+        // A tool of operators makes no claims, and its user may lack the rights that claims need.
         if is_operator {
             return Ok(semaphore);
         }
-        let risks = patiently(deadline, || semaphore.check()).await?;
-        let of_claims = risks.iter().filter(|risk| risk.is_of_claims());
-        of_claims.for_each(|risk| events::risk(risk));
+        let risks = retry_timeouts(deadline, || semaphore.check()).await?;
+        let for_claims = risks.iter().filter(|risk| risk.is_of_claims());
+        for_claims.for_each(|risk| events::risk(risk));
         let store = &semaphore.0;
-        let ready = after(store.settings.call_time());
+        let ready = deadline_after(store.settings.call_time());
         store.driver.warm_up(ready).await;
         if !store.driver.reads_limits() && !risks.contains(&Risk::NoLimits) {
             events::risk(&Risk::NoLimits);
@@ -406,7 +408,7 @@ impl Builder {
             process: process_name(high ^ low).into(),
             lease_ms: self.lease.as_millis() as u64,
             prefix,
-            about: described(&Process::current()),
+            about: describe(&Process::current()),
         });
         let settings = CoreSettings {
             lease: self.lease,
@@ -420,8 +422,8 @@ impl Builder {
         let reports = Arc::new(Reports::new(self.lease, self.timeout));
         let wire = Wire::new(Arc::clone(&topology), Arc::clone(&owner));
         let observer = Arc::clone(&reports);
-        let driver = Driver::start(wire, settings.clone(), move |news| observer.tell(news));
-        driver.learn(topology.slots().1);
+        let driver = Driver::start(wire, settings.clone(), move |news| observer.report(news));
+        driver.set_slots(topology.slots().1);
         RedisSemaphore(Arc::new(Store {
             database: self.database,
             login: self.login(topology.role()),

@@ -4,7 +4,9 @@ use super::{
     ask::{To, only},
     error::CallError,
     operate::pause_info,
-    protocol::{SemaphoreCounts, count_commands, live_processes, name_of, read_counts, read_time},
+    protocol::{
+        SemaphoreCounts, count_commands, live_processes, read_counts, read_time, stored_name,
+    },
     store::Store,
 };
 use crate::semaphore::{KeyCounts, Policy, Process, StoredKey};
@@ -12,9 +14,12 @@ use futures_util::future::{join_all, try_join_all};
 use redis::{Value, cmd};
 use std::{collections::BTreeMap, time::Instant};
 
-/// The number of keys counted per call. A call keeps a server busy for a millisecond, and other clients are served between
-/// calls.
+/// The number of keys counted per call. A call keeps a server busy for a millisecond, and other clients are served
+/// between calls.
 const KEYS_PER_CALL: usize = 500;
+
+/// The number of commands, and so of replies, that count one key.
+const COMMANDS_PER_KEY: usize = 3;
 
 /// A key that is counted: its position among all, and the name of its semaphore.
 type IndexedKey = (usize, StoredKey, String);
@@ -30,7 +35,7 @@ impl Store {
     ) -> Result<Vec<KeyCounts>, CallError> {
         let mut servers: BTreeMap<usize, Vec<IndexedKey>> = BTreeMap::new();
         for (position, key) in keys.into_iter().enumerate() {
-            let name = name_of(&self.owner.prefix, policy, &key);
+            let name = stored_name(&self.owner.prefix, policy, &key);
             let server = servers.entry(self.server_of(&name));
             server.or_default().push((position, key, name));
         }
@@ -56,7 +61,7 @@ impl Store {
                 .call(To::Server(server), commands.collect(), turn.deadline)
                 .await;
             let mut moved: BTreeMap<Option<usize>, Vec<&IndexedKey>> = BTreeMap::new();
-            for (key, replies) in keys.iter().zip(replies.chunks(3)) {
+            for (key, replies) in keys.iter().zip(replies.chunks(COMMANDS_PER_KEY)) {
                 match read_counts(now, replies) {
                     Err(error) if error.is_moving() => {
                         let to = self.new_owner(&error, server);
@@ -77,12 +82,13 @@ impl Store {
     fn new_owner(&self, error: &CallError, from: usize) -> Option<usize> {
         match error.redirect()? {
             (address, false) => self.topology.server_at(address, from),
+            // An `ASK` redirects one command only, so the key is counted by itself.
             (_, true) => None,
         }
     }
 
-    /// Counts keys whose slots have moved, with one call to their new server. Keys that it does not have either, or whose
-    /// server is not known, are counted one by one.
+    /// Counts keys whose slots have moved, with one call to their new server. If that server is not known or redirects
+    /// too, the keys are counted one by one.
     async fn count_moved(
         &self,
         server: Option<usize>,
@@ -99,19 +105,20 @@ impl Store {
             None => Vec::new(),
         };
         let counted = keys.iter().enumerate().map(async |(number, key)| {
-            let replies = replies.get(number * 3..number * 3 + 3);
+            let (.., name) = key;
+            let replies = replies.chunks_exact(COMMANDS_PER_KEY).nth(number);
             let found = match replies.map(|replies| read_counts(now, replies)) {
                 Some(Err(error)) if !error.is_moving() => return Err(error),
                 Some(Ok(found)) => found,
-                _ => self.count_moving(&key.2, now, until).await?,
+                _ => self.count_moving(name, now, until).await?,
             };
             Ok(counts_of(key, found))
         });
         try_join_all(counted).await
     }
 
-    /// Counts a semaphore whose slot is moving. Its keys may be on two servers, so each command follows its own redirect.
-    /// `now` is by the clock of the former owner.
+    /// Counts a semaphore whose slot is moving. Its keys may be on two servers, so each command follows its own
+    /// redirect. `now` is a time of the former owner's clock.
     async fn count_moving(
         &self,
         name: &str,
@@ -135,8 +142,8 @@ impl Store {
         let replies: Result<Vec<_>, _> = replies.into_iter().collect();
         let [time, list] = <[Value; 2]>::try_from(replies?).map_err(|_| CallError::Reply)?;
         let ids = live_processes(list, read_time(time)?)?;
-        let known = ids.iter().map(|id| self.who(id));
-        Ok(join_all(known).await)
+        let described = ids.iter().map(|id| self.described_process(id));
+        Ok(join_all(described).await)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The failures of a call to Redis, and the bound on its time.
 
-use super::fault::{Class, known};
+use super::fault::{Class, known_words};
 use crate::semaphore::timer::{Elapsed, timeout_at};
 use redis::{RedisConnectionInfo, RedisError, make_extension_error};
 use std::{
@@ -21,11 +21,11 @@ pub(super) enum CallError {
     Timeout(Duration),
     /// The command has run, but only this number of replicas, fewer than `min_replicas`, confirmed its writes in time.
     NotReplicated(u32),
-    /// The connection broke, or the server answered with an error, for example because it loads its
-    /// data, is a replica, is out of memory, or does not permit the command.
+    /// The connection broke, or the server answered with an error, for example because it loads its data, is a replica,
+    /// is out of memory, or does not permit the command.
     Redis(RedisError),
-    /// The claim was granted, but its future was not polled within this time, the lease, so that the
-    /// grant has ended. The task, or its runtime, was held up.
+    /// The claim was granted, but its task or its runtime was held up: its future was not polled before the end of the
+    /// grant, this time later, which is the lease.
     Expired(Duration),
     /// Tokio's time is paused, so a timeout ended long before its real time had passed. The store needs real time,
     /// because its servers go by it. The command may have run.
@@ -53,7 +53,7 @@ impl CallError {
         matches!(self, Self::Redis(error) if error.is_unrecoverable_error() || error.is_io_error())
     }
 
-    /// True if connecting failed for an unknown reason.
+    /// True if connecting failed without a reason: the connection was closed, or no answer came.
     pub(super) fn is_unexplained(&self) -> bool {
         let is_silent = |error: &RedisError| is_ended(error) || error.is_timeout();
         matches!(self, Self::Unavailable(error) if is_silent(error))
@@ -107,12 +107,12 @@ impl CallError {
         }
     }
 
-    /// True if the next claim may well succeed.
+    /// True if the failure may be over a moment later, without a change of settings.
     pub(super) fn may_pass(&self) -> bool {
         self.is_unavailable() || self.is_moving() || self.is_interrupted()
     }
 
-    /// True if claims for other keys of the server need not fail.
+    /// True if only claims for the same key need fail, and those for other keys of the server may succeed.
     pub(super) fn is_of_one_key(&self) -> bool {
         match self {
             Self::Redis(error) => Class::classify(error).is_of_one_key(),
@@ -132,11 +132,13 @@ impl CallError {
     /// Removes the connection's password from the error, if a server has repeated it.
     pub(super) fn without_password(self, login: &RedisConnectionInfo) -> Self {
         let password = login.password();
-        let has_it = |error: &RedisError| {
+        let has_password = |error: &RedisError| {
             password.is_some_and(|password| error.to_string().contains(password))
         };
         match self {
-            Self::Redis(error) if has_it(&error) => Self::Redis(without_password(error, login)),
+            Self::Redis(error) if has_password(&error) => {
+                Self::Redis(without_password(error, login))
+            }
             error => error,
         }
     }
@@ -192,12 +194,12 @@ impl Elapsed {
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The instant `time` from now, a year at most.
-pub(super) fn after(time: Duration) -> Instant {
+pub(super) fn deadline_after(time: Duration) -> Instant {
     Instant::now() + time.min(YEAR)
 }
 
 /// Returns the outcome of `work`, or the error `late` if the deadline passes first.
-pub(super) async fn by<T>(
+pub(super) async fn finish_by<T>(
     deadline: Instant,
     late: CallError,
     work: impl Future<Output = Result<T, CallError>>,
@@ -206,7 +208,8 @@ pub(super) async fn by<T>(
     done.unwrap_or_else(|elapsed| Err(elapsed.or(late)))
 }
 
-/// The error with the text of an error of redis-rs. An error of redis-rs with a source only repeats the source's text.
+/// The error to show for an error of redis-rs. If it has a source, that is the source, because its own text only
+/// repeats the source's text.
 pub(super) fn own_text(error: &RedisError) -> &(dyn Error + 'static) {
     error.source().unwrap_or(error)
 }
@@ -218,22 +221,23 @@ pub(super) fn without_password(error: RedisError, login: &RedisConnectionInfo) -
         return error;
     };
     let secret = login.password().unwrap_or_default();
-    let (code, said) = told((code, error.detail().unwrap_or_default()), secret);
-    make_extension_error(code.to_owned(), Some(said.to_owned()))
+    let (code, text) = scrubbed((code, error.detail().unwrap_or_default()), secret);
+    make_extension_error(code.to_owned(), Some(text.to_owned()))
 }
 
-fn told<'a>((code, said): (&'a str, &'a str), secret: &str) -> (&'a str, &'a str) {
-    let own = said.split(", with args beginning with").next();
-    let own = own.unwrap_or_default();
+/// Returns the code and the text of an error without the secret, and without arguments that the server has repeated.
+fn scrubbed<'a>((code, text): (&'a str, &'a str), secret: &str) -> (&'a str, &'a str) {
+    let text = text.split(", with args beginning with").next();
+    let text = text.unwrap_or_default();
     // The secret may contain a space, at which it is divided between code and text.
-    let has_it = || format!("{code} {own}").contains(secret);
+    let has_secret = || format!("{code} {text}").contains(secret);
     match code {
         // A fixed text, whatever the secret is. A gap in a known text would reveal the secret.
         "NOAUTH" => (code, "Authentication required."),
         "WRONGPASS" => (code, WRONG),
-        _ if own.contains(NEEDLESS) => ("ERR", NEEDLESS),
-        _ if !secret.is_empty() && has_it() => known(code, own),
-        _ => (code, own),
+        _ if text.contains(NEEDLESS) => ("ERR", NEEDLESS),
+        _ if !secret.is_empty() && has_secret() => known_words(code, text),
+        _ => (code, text),
     }
 }
 

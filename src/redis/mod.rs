@@ -26,15 +26,16 @@
 //! | `PREFIX{POLICY:KEY}:alive` | sorted set | waiter's permit → until when it counts as alive, ms |
 //! | `PREFIX{POLICY:KEY}:token` | string | the last token |
 //!
-//! A [budget](crate::Claim::with_window) has its window in the names of the first three keys, `PREFIX{POLICY:KEY}60000:held`
-//! for a minute. In the place of the token, the budgets of all windows of a policy and key share one hash:
+//! The first three keys of a [budget](crate::Claim::with_window) have its window in ms in their names:
+//! `PREFIX{POLICY:KEY}60000:held` for a minute. Instead of the key for the token, the budgets of all windows of a
+//! policy and key share one hash:
 //!
 //! | key | type | holds |
 //! |---|---|---|
 //! | `PREFIX{POLICY:KEY}:budget` | hash | window → spent, reserved and returned units; reservation → settled units |
 //!
-//! Units of a budget are reserved by one member of `held`, however many they are. A settlement travels with the next
-//! refresh or with the release. A lost reservation counts as used, and its permit goes on without it.
+//! A permit reserves all its units of a budget with one member of `held`. A settlement travels with the next refresh or
+//! with the release. The units of a lost reservation count as used, and its permit goes on without them.
 //!
 //! PREFIX is the configured [prefix](Builder::prefix) and the number of the schema: `semaphore:2:`. A permit's id is
 //! `PROCESS.PERMIT.LEASE.GENERATION.LIMIT.WEIGHT.LEASE_MS.SINCE.SHARE.FLOW.LABEL`, with numbers in base 36, and for
@@ -51,29 +52,30 @@
 //!
 //! A script works on one semaphore after the other, so that one call serves many. One state machine decides for the
 //! whole process which semaphores a call names, and when it is sent. Without load, a claim is sent at once by the task
-//! that makes it. Under load, claims gather until the number that wait equals the number in flight, 64 at most, so that
-//! calls are few and large. A release is sent with the next call, or alone after one to three milliseconds. If the key
-//! was full within the last ten seconds, the release is sent at once, over the connection of the runtime that drops the
-//! permit. On a cluster one call names semaphores of one slot, and the calls for one node travel together.
+//! that makes it. Under load, claims gather until as many claims wait as are in flight, 64 at most, so that calls are
+//! few and large. A release is sent with the next call, or alone after one to three milliseconds. If the key was full
+//! within the last ten seconds, the release is sent at once, over the connection of the runtime that drops the permit.
+//! On a cluster one call names semaphores of one slot, and the calls for one node travel together.
 //!
 //! An acquire carries a deadline by the server's clock, which this process knows because every answer carries the
 //! server's time. After the deadline the script refuses to run, so a command that was delayed on its way grants
 //! nothing. An acquire without an answer may have run, so the process sends releases for it until the server has
 //! answered a release that ran after the deadline.
 //!
-//! All keys expire eight leases after their last use, those of a budget also not before all of its units have come back. A key that remembers a revocation lasts for at least an hour. A
-//! waiter that is granted is notified by `PUBLISH` on a channel of its process. In case a message is lost, each waiter
-//! also polls at every twelfth of a lease, or every five seconds if that is sooner.
+//! All keys expire eight leases after their last use. The keys of a budget also stay until all of its units have come
+//! back, and a key that stores a revocation stays for at least an hour.
+//!
+//! A waiter that is granted is notified by `PUBLISH` on a channel of its process. In case a message is lost, each
+//! waiter also polls at every twelfth of a lease, or every five seconds if that is sooner.
 //!
 //! # When the server is unavailable
 //!
-//! The outcome of every call is observed. An outage begins when three calls of the keeper in a row have failed, over at
-//! least a timeout. From then on this process decides claims by [`WhenUnavailable`]. It sends only probes, one at a
-//! time and with the pending releases, until a probe is answered. Claims that already wait are decided when the outage
-//! begins. If a call of a caller fails, a probe is sent, because it may be only that caller's runtime that has stalled.
+//! An outage begins when three calls of the keeper in a row have failed, over at least a timeout. From then on this
+//! process decides claims by [`WhenUnavailable`]. It sends only probes, one at a time and with the pending releases,
+//! until a probe is answered. Claims that already wait are decided when the outage begins. If a call of a caller's task
+//! fails, the keeper sends a probe, because perhaps only the runtime of that task has stalled.
 //!
-//! Permits that were held or admitted during the outage are acquired as soon as the server has
-//! answered.
+//! Permits that were held or admitted during the outage are acquired as soon as the server has answered.
 //!
 //! The pauses between attempts to connect are random, and grow to at most 2 s. If a call is not answered in time, the
 //! process sends a short probe over the same connection. If that is not answered either, the process makes a second
@@ -161,7 +163,8 @@
 //! `resetchannels`. With `+info`, the server's version, role and eviction policy are checked too. On a cluster the user
 //! also needs `+cluster|slots +cluster|info +asking`. With Sentinels the user of the primary also needs `+role`, and
 //! the user of the Sentinels needs `+sentinel|get-master-addr-by-name +sentinel|master`. [`Builder::min_replicas`]
-//! needs `+wait`, and a claim with a [window](crate::Claim::with_window) `+hdel +hmget +hset`. An eviction policy that may evict keys with a time to live may evict permits, so use `noeviction`.
+//! needs `+wait`, and a claim with a [window](crate::Claim::with_window) `+hdel +hmget +hset`. An eviction policy that
+//! may evict keys with a time to live may evict permits, so use `noeviction`.
 //!
 //! If a right is missing, [`Builder::connect`] and [`RedisSemaphore::check`] fail and name it. Some calls of
 //! [`Operate`](crate::Operate) need further rights: `usage` `+zscan` (and `+hmget` in a store that [only

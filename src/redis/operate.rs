@@ -5,8 +5,8 @@ use super::{
     budgets::{BudgetFields, NO_WINDOW},
     error::CallError,
     protocol::{
-        Form, flow_of, key_of, limit_command, limit_target_and_note, limits, names_of, process,
-        query, read_limit, reply,
+        Form, convert_reply, flow_of, key_of, limit_command, limit_target_and_note, name_start,
+        query_command, read_limit, read_limits, read_process,
     },
     store::{RedisSemaphore, Store},
     transport::ServerRole,
@@ -90,8 +90,8 @@ impl Operate for RedisSemaphore {
     ) -> BoxFuture<Result<(), StoreError>> {
         let checked = LimitInfo::check(policy, key);
         let store = Arc::clone(&self.0);
-        let [of, note] = limit_target_and_note(policy, key, note);
-        let set = async move { store.set_limit(&of, limit, &note).await };
+        let [target, note] = limit_target_and_note(policy, key, note);
+        let set = async move { store.set_limit(&target, limit, &note).await };
         let set = self.0.answer(set);
         Box::pin(async move {
             checked?;
@@ -158,19 +158,19 @@ impl Store {
 
     /// Revokes a permit. Returns false if `id` is malformed, or names no permit and no waiter.
     async fn revoke(&self, name: &str, id: &str) -> Result<bool, CallError> {
-        if self.revoke_of(name, id, MAX_WEIGHT).await? {
+        if self.revoke_in(name, id, MAX_WEIGHT).await? {
             return Ok(true);
         }
         for name in self.budget_names(name).await? {
-            if self.revoke_of(&name, id, u32::MAX).await? {
+            if self.revoke_in(&name, id, u32::MAX).await? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Revokes a permit of one semaphore or budget.
-    async fn revoke_of(&self, name: &str, id: &str, max_weight: u32) -> Result<bool, CallError> {
+    /// Revokes a permit of one semaphore or budget. A permit has at most `max_weight` units of it.
+    async fn revoke_in(&self, name: &str, id: &str, max_weight: u32) -> Result<bool, CallError> {
         let floor = self.driver.floor();
         let Some(revocation) = RevokeQuery::new(name, id, floor, max_weight) else {
             return Ok(false);
@@ -181,9 +181,9 @@ impl Store {
             .await
     }
 
-    /// Runs a query that changes something. Returns true if it was done. Operators may run many of these at once, so the
-    /// script is named by its hash. Its source is sent only if the server does not know the hash, or does not permit
-    /// `EVALSHA`.
+    /// Runs a query that changes something. Returns true if it was done. Operators may run many of these at once, so
+    /// the script is named by its hash. Its source is sent only if the server does not know the hash, or does not
+    /// permit `EVALSHA`.
     async fn change(
         &self,
         change: Query<'_>,
@@ -191,7 +191,7 @@ impl Store {
         until: Instant,
     ) -> Result<bool, CallError> {
         let run = async |form| {
-            let commands = vec![query(form, &self.owner, &change)];
+            let commands = vec![query_command(form, &self.owner, &change)];
             only(self.confirmed(to, commands, until).await)
         };
         let call = async {
@@ -201,13 +201,13 @@ impl Store {
             }
         };
         let done = with_metrics(change.verb().name(), call).await?;
-        is_done(&reply(done)).ok_or(CallError::Reply)
+        is_done(&convert_reply(done)).ok_or(CallError::Reply)
     }
 
     /// Runs a query that only reads.
     async fn read(&self, reading: Query<'_>) -> Result<Value, CallError> {
         let name = reading.name(&self.owner);
-        let commands = vec![query(Form::Source, &self.owner, &reading)];
+        let commands = vec![query_command(Form::Source, &self.owner, &reading)];
         let turn = self.operator_turn().await;
         let read = async { only(self.call(To::Key(&name), commands, turn.deadline).await) };
         with_metrics(reading.verb().name(), read).await
@@ -227,8 +227,8 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the pause of a semaphore. Returns false if it was not paused. The pause of this process ends too, unless the call
-    /// cannot have run.
+    /// Ends the pause of a semaphore. Returns false if it was not paused. The pause of this process ends too, unless
+    /// the call cannot have run.
     async fn resume(&self, name: Arc<str>) -> Result<bool, CallError> {
         let was_paused = self.set_pause(&name, None).await;
         if !matches!(was_paused, Err(CallError::Unavailable(_))) {
@@ -237,25 +237,27 @@ impl Store {
         was_paused
     }
 
-    /// Sets or ends a pause, of a semaphore and of the budgets of its key.
+    /// Sets or ends a pause, of a semaphore and of the budgets of its key. Returns true if it has done so for any of
+    /// them.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
-        let mut is_any = self.set_pause_of(name, pause).await?;
-        // First, so that a window that is used from now on finds the pause, or its end.
-        let others = format!("{name}{NO_WINDOW}");
-        let of_others = self.set_pause_of(&others, pause).await;
+        let mut has_changed = self.set_one_pause(name, pause).await?;
+        // Before the windows are listed, so that a window that comes into use afterwards finds the pause, or its end.
+        let unused = format!("{name}{NO_WINDOW}");
+        let for_unused = self.set_one_pause(&unused, pause).await;
         let budgets = self.budget_names(name).await?;
         for name in &budgets {
-            is_any |= self.set_pause_of(name, pause).await?;
+            has_changed |= self.set_one_pause(name, pause).await?;
         }
-        match of_others {
+        match for_unused {
             // A user without the rights for budgets has none to pause.
-            Err(error) if error.is_denied() && budgets.is_empty() => Ok(is_any),
-            paused => Ok(is_any | paused?),
+            Err(error) if error.is_denied() && budgets.is_empty() => Ok(has_changed),
+            changed => Ok(has_changed | changed?),
         }
     }
 
-    /// Sets or ends a pause. An end runs at most once, because a second run would report that the key was not paused.
-    async fn set_pause_of(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
+    /// Sets or ends the pause of one semaphore or budget. An end runs at most once, because a second run would report
+    /// that the key was not paused.
+    async fn set_one_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
         let pausing = Query::Pause {
             name,
             floor: self.driver.floor(),
@@ -270,12 +272,21 @@ impl Store {
     }
 
     /// Sets a limit. If this process makes claims, waits until they use it. Returns false if too many limits are set.
-    async fn set_limit(&self, of: &str, limit: Option<u32>, note: &str) -> Result<bool, CallError> {
-        let setting = Query::SetLimit { of, limit, note };
+    async fn set_limit(
+        &self,
+        target: &str,
+        limit: Option<u32>,
+        note: &str,
+    ) -> Result<bool, CallError> {
+        let setting = Query::SetLimit {
+            of: target,
+            limit,
+            note,
+        };
         let key = self.owner.limits_key();
         let turn = self.operator_turn().await;
         let set = self.change(setting, To::Key(&key), turn.deadline).await;
-        // After an error the limit may have been set. It is read in the background, and the caller does not wait.
+        // After an error the limit may have been set. So it is read in the background, and the caller does not wait.
         let uses_limits = self.settings.claims && !self.driver.is_shut();
         let until = match set {
             Ok(_) if uses_limits => turn.deadline,
@@ -289,28 +300,30 @@ impl Store {
     }
 
     async fn limits(&self) -> Result<Vec<LimitInfo>, CallError> {
-        limits(self.read(Query::Limits).await?)
+        read_limits(self.read(Query::Limits).await?)
     }
 
     async fn usage(&self, name: &str) -> Result<Usage, CallError> {
-        let mut usage = read_usage(&self.listed(name).await?);
+        let mut usage = usage_of(&self.read_listing(name).await?);
         let budgets = self.budgets(name).await?;
         for window in budgets.windows() {
-            let listed = self.listed(&format!("{name}{window}")).await?;
+            let listed = self.read_listing(&format!("{name}{window}")).await?;
             usage = with_budget(usage, &listed, window, &budgets);
         }
         let all = usage.held.iter().chain(&usage.waiting);
         let ids: BTreeSet<_> = all.map(|info| info.process.id.clone()).collect();
-        let known = join_all(ids.iter().map(|id| self.who(id))).await;
-        let known = known.into_iter().map(|who| (who.id.clone(), who));
-        let known: HashMap<_, _> = known.collect();
+        let described = join_all(ids.iter().map(|id| self.described_process(id))).await;
+        let processes: HashMap<_, _> = described
+            .into_iter()
+            .map(|process| (process.id.clone(), process))
+            .collect();
         for info in usage.held.iter_mut().chain(&mut usage.waiting) {
-            info.process.clone_from(&known[&info.process.id]);
+            info.process.clone_from(&processes[&info.process.id]);
         }
         let limit = match self.settings.claims {
             true => self.driver.limit_of(name),
-            // An operator's store reads no limits in the background. On a cluster the node with the limits may be down, and
-            // the usage is shown without them.
+            // A store that only operates reads no limits in the background. On a cluster the node with the limits may
+            // be down, and the usage is shown without them.
             false => match self.limit_of(name).await {
                 Err(error) if error.may_pass() => None,
                 limit => limit?,
@@ -327,57 +340,57 @@ impl Store {
         read_limit(reply.await?)
     }
 
-    /// Reads all pages, with one call each.
-    async fn listed(&self, name: &str) -> Result<UsageListing, CallError> {
+    /// Lists the permits and waiters of a semaphore or budget. Reads the list in pages, with one call each.
+    async fn read_listing(&self, name: &str) -> Result<UsageListing, CallError> {
         let (mut listed, mut next) = (UsageListing::default(), Some(Cursors::first()));
         while let Some(from) = next {
             let page = self.read(Query::Usage { name, from: &from }).await?;
-            next = listed.add(&reply(page)).ok_or(CallError::Reply)?;
+            next = listed.add(&convert_reply(page)).ok_or(CallError::Reply)?;
         }
         Ok(listed)
     }
 
-    /// Reads the description of a process. Returns only its id if the description has expired or the call fails.
-    pub(super) async fn who(&self, id: &str) -> Process {
+    /// A process with its description. Has only its id if the description has expired or the call fails.
+    pub(super) async fn described_process(&self, id: &str) -> Process {
         if *id == *self.owner.process {
             let mut own = Process::current();
             id.clone_into(&mut own.id);
             return own;
         }
-        process(id, self.read(Query::Process(id)).await.ok())
+        read_process(id, self.read(Query::Process(id)).await.ok())
     }
 }
 
 /// Converts a listing to a usage, in which processes have only their ids.
-fn read_usage(listed: &UsageListing) -> Usage {
+fn usage_of(listed: &UsageListing) -> Usage {
     let waiting = listed.waiting().into_iter().filter_map(|(id, ends)| {
         let read = UnitId::read(id).filter(|id| id.unit == 1)?;
-        Some(info(id, &read, read.lease.weight, ends))
+        Some(permit_info(id, &read, read.lease.weight, ends))
     });
     let units = u32::try_from(listed.held.len()).unwrap_or(u32::MAX);
     let held = group_into_permits(&listed.held);
-    let mut usage = Usage::new(time(listed.now), units, held, waiting.collect());
+    let mut usage = Usage::new(system_time(listed.now), units, held, waiting.collect());
     usage.pause = listed.pause().map(pause_info);
     usage
 }
 
 /// Adds the usage of a budget to that of its key.
 fn with_budget(usage: Usage, listed: &UsageListing, window: u32, budgets: &BudgetFields) -> Usage {
-    let mut of_budget = read_usage(listed);
+    let mut of_budget = usage_of(listed);
     for info in of_budget.held.iter_mut().chain(&mut of_budget.waiting) {
-        // A reservation is one unit of its id, whatever it reserves.
+        // A reservation is listed as one unit, however many units it reserves. Its id has the number.
         info.weight = UnitId::read(&info.id).map_or(info.weight, |id| id.lease.weight);
         budgets.complete(info, window);
     }
-    let own = budgets.usage(window, listed.now, &of_budget.held);
-    let used = own.map_or(0, |own| own.spent.saturating_add(own.reserved));
+    let budget = budgets.usage(window, listed.now, &of_budget.held);
+    let used = budget.map_or(0, |budget| budget.spent.saturating_add(budget.reserved));
     let mut both = Usage::new(
         of_budget.now,
         usage.units.saturating_add(used),
         usage.held.into_iter().chain(of_budget.held).collect(),
         usage.waiting.into_iter().chain(of_budget.waiting).collect(),
     );
-    both.budgets = usage.budgets.into_iter().chain(own).collect();
+    both.budgets = usage.budgets.into_iter().chain(budget).collect();
     both.pause = usage.pause.or(of_budget.pause);
     both
 }
@@ -391,9 +404,10 @@ fn group_into_permits(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
             continue;
         };
         let id = unit.split(':').next().unwrap_or_default();
-        let (name, new) = (read.lease.name, info(id, &read, 0, *ends));
+        let (name, new) = (read.lease.name, permit_info(id, &read, 0, *ends));
         let permit = permits.entry((read.process, name.permit));
         let (first, permit) = permit.or_insert_with(|| (name.lease, new.clone()));
+        // Its lease that ends first ends the permit.
         let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
         if name.lease <= *first {
             (*first, *permit) = (name.lease, new);
@@ -403,24 +417,24 @@ fn group_into_permits(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
     permits.into_values().map(|(_, permit)| permit).collect()
 }
 
-/// A pause, and its end in ms of the server's clock.
+/// Converts a pause, and its end in ms of the server's clock.
 pub(super) fn pause_info((entry, ends): (PauseEntry, u64)) -> PauseInfo {
-    let mut info = PauseInfo::new(time(entry.since), time(ends));
+    let mut info = PauseInfo::new(system_time(entry.since), system_time(ends));
     info.note = entry.note;
     info
 }
 
-fn info(id: &str, read: &UnitId<'_>, weight: u32, ends: u64) -> PermitInfo {
+fn permit_info(id: &str, read: &UnitId<'_>, weight: u32, ends: u64) -> PermitInfo {
     let (process, lease) = (Process::new(read.process), &read.lease);
-    let mut info = PermitInfo::new(id, process, weight, lease.limit, time(lease.since));
+    let mut info = PermitInfo::new(id, process, weight, lease.limit, system_time(lease.since));
     info.label = lease.label.as_deref().map(str::to_owned);
     info.flow = lease.flow.as_ref().map(|flow| flow_of(flow.name()));
-    info.ends = Some(time(ends));
+    info.ends = Some(system_time(ends));
     info
 }
 
 /// Converts ms since the epoch.
-fn time(ms: u64) -> SystemTime {
+fn system_time(ms: u64) -> SystemTime {
     let since_epoch = UNIX_EPOCH.checked_add(Duration::from_millis(ms));
     since_epoch.unwrap_or(UNIX_EPOCH)
 }
@@ -430,11 +444,12 @@ struct Scan {
     store: Arc<Store>,
     /// The servers that have keys, by their addresses on a cluster. A single server has an empty name.
     servers: BTreeMap<String, usize>,
-    names: String,
+    /// The start of the names of the policy's semaphores.
+    name_start: String,
 }
 
-/// The position of a scan, which callers see as `CURSOR@SERVER`. If the server is gone, the scan continues at the start of
-/// the next one.
+/// The position of a scan, which callers see as `CURSOR@SERVER`. If the server is gone, the scan continues at the start
+/// of the next one.
 #[derive(Default)]
 struct ScanCursor {
     server: String,
@@ -460,7 +475,7 @@ impl Scan {
         Ok(Self {
             store: Arc::clone(store),
             servers: servers.map(|server| (name(server), server)).collect(),
-            names: names_of(&store.owner.prefix, policy),
+            name_start: name_start(&store.owner.prefix, policy),
         })
     }
 
@@ -488,6 +503,7 @@ impl Scan {
     async fn page(&self, mut at: ScanCursor, time: Duration) -> Result<KeyPage, StoreError> {
         let (start, mut keys) = (Instant::now(), HashSet::new());
         let next = loop {
+            // The first is the server of the position, or the next one if that server is gone.
             let mut servers = self.servers.range(at.server.clone()..);
             let Some((name, server)) = servers.next() else {
                 break None;
@@ -497,8 +513,9 @@ impl Scan {
             let scanned = self.scan(*server, cursor).await;
             (at.cursor, names) = scanned.map_err(|error| self.store.failure(&error))?;
             keys.extend(names.iter().filter_map(|name| self.key_of(name)));
-            let goes_on = (at.cursor > 0).then_some(name);
-            let Some(name) = goes_on.or(servers.next().map(|(next, _)| next)) else {
+            // A cursor of 0 ends the scan of a server.
+            let unfinished = (at.cursor > 0).then_some(name);
+            let Some(name) = unfinished.or(servers.next().map(|(next, _)| next)) else {
                 break None;
             };
             at.server.clone_from(name);
@@ -514,7 +531,7 @@ impl Scan {
         let mut scan = cmd("SCAN");
         scan.arg(cursor)
             .arg("MATCH")
-            .arg(literal(&self.names) + "*");
+            .arg(literal(&self.name_start) + "*");
         scan.arg("COUNT").arg(SCAN_COUNT);
         let turn = self.store.operator_turn().await;
         self.store
@@ -522,9 +539,10 @@ impl Scan {
             .await
     }
 
-    /// Parses the semaphore's key from the name of a Redis key. Returns `None` for other suffixes.
+    /// Parses the semaphore's key from the name of a key in Redis. Returns `None` unless the name ends in one of
+    /// `SUFFIXES`.
     fn key_of(&self, name: &[u8]) -> Option<StoredKey> {
-        let rest = str::from_utf8(name).ok()?.strip_prefix(&self.names)?;
+        let rest = str::from_utf8(name).ok()?.strip_prefix(&self.name_start)?;
         let mut suffixes = SUFFIXES.iter();
         let stem = suffixes.find_map(|suffix| rest.strip_suffix(suffix));
         stem.and_then(key_of)

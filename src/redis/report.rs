@@ -7,10 +7,10 @@
 //!
 //! Failing claims are logged once when they begin to fail, and once when they work again:
 //!
-//! | cause | begins with |
+//! | cause | is logged at |
 //! |---|---|
 //! | one key: its type, a missing permission | the first failure |
-//! | the server is silent, away or unable to work now | several failures in a row, over more than a stall, or an outage |
+//! | the server is silent, away or unable to work now | several failures in a row that one stall does not explain, or an outage |
 //! | only a person can correct it: credentials, permissions, a paused clock | the first failure |
 //!
 //! Claims work again with the first answered claim after a lease without a failure that counts. So calls that fail and
@@ -36,18 +36,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most news that wait.
-const MOST: usize = 1_024;
+/// The most news that wait for the thread that reports.
+const MAX_NEWS: usize = 1_024;
 
-/// This number of failures in a row is logged, unless all of them fall within one timeout. One stall of the server, or
-/// of this process, fails all calls in flight.
-const MAX_FAILURES: u32 = 3;
+/// Temporary failures are logged from this number in a row on, unless all of them fall within one timeout: one stall of
+/// the server, or of this process, fails all calls in flight.
+const MIN_FAILURES: u32 = 3;
 
 pub(super) struct Reports {
     mailbox: Arc<Mailbox>,
     state: Mutex<ReportState>,
-    /// True if the answer to a claim may change the state.
-    is_begun: AtomicBool,
+    /// True while failures are noted. If not, the answer to a claim changes nothing, and need not take the lock.
+    has_failures: AtomicBool,
     lease: Duration,
     /// How long the answer to a call may take.
     timeout: Duration,
@@ -83,18 +83,18 @@ impl Reports {
         Self {
             mailbox: Arc::default(),
             state: Mutex::default(),
-            is_begun: AtomicBool::new(false),
+            has_failures: AtomicBool::new(false),
             lease,
             timeout,
         }
     }
 
     /// Reports news of the driver.
-    pub(super) fn tell(&self, news: News) {
+    pub(super) fn report(&self, news: News) {
         let news = match news {
             News::Called {
                 by_thread: false, ..
-            } => return told(news),
+            } => return emit(news),
             News::Called { .. } if !has_recorder() => return,
             News::Outage(outage, why) => {
                 let is_news = self.change(|state| match outage {
@@ -115,7 +115,7 @@ impl Reports {
         }
     }
 
-    /// `shown` is the error as users see it.
+    /// Notes a failed claim, and logs it if it is news. `shown` is the error as users see it.
     pub(super) fn claim_failed(&self, error: &CallError, shown: impl FnOnce() -> fault::Error) {
         let (now, timeout) = (Instant::now(), self.timeout);
         if self.change(|state| state.failed(error, now, timeout)) {
@@ -123,10 +123,11 @@ impl Reports {
         }
     }
 
+    /// Notes an answered claim, and logs it if claims work again.
     pub(super) fn claim_worked(&self) {
         let now = Instant::now();
-        let is_begun = self.is_begun.load(Relaxed);
-        if is_begun && self.change(|state| state.worked(now, self.lease)) {
+        let has_failures = self.has_failures.load(Relaxed);
+        if has_failures && self.change(|state| state.worked(now, self.lease)) {
             events::works();
         }
     }
@@ -135,7 +136,7 @@ impl Reports {
     fn change(&self, change: impl FnOnce(&mut ReportState) -> bool) -> bool {
         let mut state = self.state.lock();
         let is_news = change(&mut state);
-        self.is_begun.store(!state.is_idle(), Relaxed);
+        self.has_failures.store(!state.is_idle(), Relaxed);
         is_news
     }
 }
@@ -158,13 +159,13 @@ impl Mailbox {
         self.has_changed.notify_one();
     }
 
-    /// Starts the thread that reports. Its name differs from that of the keeper's thread.
+    /// Starts the thread that reports.
     fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let mailbox = Arc::clone(self);
         let thread = thread::Builder::new().name("semaphore-news".to_owned());
         thread.spawn(move || {
             while let Some(batch) = mailbox.take() {
-                batch.tell();
+                batch.report();
             }
         })
     }
@@ -192,26 +193,27 @@ impl Batch {
         if let Some(counted) = counted {
             *self.counts.entry(counted).or_default() += 1;
         }
-        match self.news.len() < MOST {
+        match self.news.len() < MAX_NEWS {
             true => self.news.push_back(news),
             false => self.dropped += 1,
         }
     }
 
     /// Reports the news. A panic of a recorder or a subscriber ends nothing.
-    fn tell(self) {
+    fn report(self) {
         for ((policy, lost), count) in self.counts {
             let meter = Meter::for_claims(REDIS, policy.as_str());
             (0..count).for_each(|_| lost.map_or_else(|| meter.degraded(), |by| meter.lost(by)));
         }
-        self.news.into_iter().for_each(told);
+        self.news.into_iter().for_each(emit);
         if self.dropped > 0 {
             events::dropped(self.dropped);
         }
     }
 }
 
-fn told(news: News) {
+/// Calls the recorder or the subscriber.
+fn emit(news: News) {
     match news {
         News::KeeperDied => events::keeper_died(),
         News::CoreDied => events::core_died(),
@@ -229,7 +231,7 @@ fn told(news: News) {
         }
         News::Outage(Outage::Ends { .. }, _) => events::works(),
         News::Lost(policy, token, by) => {
-            events::lost(REDIS, policy.as_str(), by, given(token));
+            events::lost(REDIS, policy.as_str(), by, known_token(token));
         }
         News::Degraded(policy, name, is_kept) => {
             let how = if is_kept { "kept" } else { "admitted" };
@@ -249,14 +251,15 @@ fn told(news: News) {
 #[derive(Default)]
 struct ReportState {
     logged: LoggedCause,
-    /// The time of the last failed claim that counts. A temporary failure counts only in a row that is long enough to
-    /// be logged. `None` after the end of an outage.
+    /// The time of the last failed claim that counts. A temporary failure counts only if the row of failures is long
+    /// enough to be logged. `None` after the end of an outage.
     failed: Option<Instant>,
-    /// The number of outages. The begin of one outage and the end of another may be noted in either order.
+    /// The number of outages that have begun and not ended. Negative for a moment if an end is noted before its begin.
     open: i32,
-    /// The number of claims in a row that have failed for a temporary reason, and the time of the first.
+    /// The number of claims in a row that have failed for a temporary reason.
     failures: u32,
-    since: Option<Instant>,
+    /// The time of the first of these failures.
+    failing_since: Option<Instant>,
 }
 
 /// The cause that was logged, in the order of the module's table.
@@ -265,6 +268,7 @@ enum LoggedCause {
     #[default]
     Nothing,
     OfKey,
+    /// The cause may pass without a change of settings.
     Passing,
     Mistake,
 }
@@ -278,9 +282,9 @@ impl ReportState {
     fn failed(&mut self, error: &CallError, now: Instant, timeout: Duration) -> bool {
         let may_pass = error.may_pass();
         if may_pass {
-            let since = *self.since.get_or_insert(now);
+            let since = *self.failing_since.get_or_insert(now);
             self.failures += 1;
-            if self.failures < MAX_FAILURES || now - since < timeout {
+            if self.failures < MIN_FAILURES || now - since < timeout {
                 return false;
             }
         }
@@ -292,9 +296,10 @@ impl ReportState {
         })
     }
 
-    /// Notes an answered claim. Returns true if it should be logged that claims work again.
+    /// Notes an answered claim. Returns true if it should be logged that claims work again. `quiet` is the time without
+    /// a failure that this needs.
     fn worked(&mut self, now: Instant, quiet: Duration) -> bool {
-        (self.failures, self.since) = (0, None);
+        (self.failures, self.failing_since) = (0, None);
         let is_quiet = self.failed.is_none_or(|failed| now - failed >= quiet);
         self.open == 0 && is_quiet && self.end()
     }
@@ -331,8 +336,8 @@ impl ReportState {
     }
 }
 
-/// A token, or `None` if no server has given one.
-pub(super) fn given(token: u64) -> Option<u64> {
+/// The token, or `None` for 0, which means that no server has granted one.
+pub(super) fn known_token(token: u64) -> Option<u64> {
     (token > 0).then_some(token)
 }
 

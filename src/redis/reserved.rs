@@ -30,7 +30,8 @@ impl ReservedUnits {
         units
     }
 
-    /// Counts the growth of the total that the permit has used. Returns false if the permit has ended.
+    /// Counts the units that the permit has used since the last call. `used` is the total. Returns false if the permit
+    /// has ended.
     pub(super) fn settle(&self, used: u32) -> bool {
         let before = self.raise_total(used);
         if let Some(before) = before {
@@ -47,7 +48,7 @@ impl ReservedUnits {
         Some(before)
     }
 
-    /// Counts the rest of the units, once.
+    /// Counts the units that are not settled, by how the permit has ended. Does so once.
     pub(super) fn end(&self, end: PermitEnd) {
         let settled = self.state.lock().take();
         let weight = self.weight;
@@ -56,7 +57,7 @@ impl ReservedUnits {
         }
     }
 
-    // A recorder is user code, so no lock is held.
+    // A recorder is user code, so this is called without the lock.
     fn count(&self, used: BudgetUse, units: u32) {
         observe::budget(REDIS, self.policy.as_str(), used, units);
     }

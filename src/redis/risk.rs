@@ -6,7 +6,8 @@ use std::{fmt, time::Duration};
 /// The result of a check.
 pub(super) type Checked = Result<Vec<Risk>, ConnectError>;
 
-/// A problem that does not stop the store now. [`RedisSemaphore::check`](crate::redis::RedisSemaphore::check) returns it.
+/// A problem that does not stop the store now. [`RedisSemaphore::check`](crate::redis::RedisSemaphore::check) returns
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Risk {
@@ -24,21 +25,20 @@ pub enum Risk {
     /// known.
     NoInfo,
     /// The limits that operators have set cannot be read, for example because the slot of their key is stuck in a move.
-    /// Claims go on under the limits that are known, else under their own.
+    /// Claims continue under the limits that were read last, or else under their own.
     NoLimits,
-    /// A claim of this process has a [window](crate::Claim::with_window) of an hour or more, and the server does not write an
-    /// append-only file. A server that is restarted may have forgotten spent units, which it then grants again. Set
+    /// A claim of this process has a [window](crate::Claim::with_window) of an hour or more, and the server does not
+    /// write an append-only file. A restarted server may have lost spent units, which it then grants again. Set
     /// `appendonly yes`.
     #[non_exhaustive]
     NoPersistence {
         /// The longest window of this process's claims so far.
         window: Duration,
     },
-    /// The user may not run commands that only [`Operate`](crate::Operate) needs, for example `ZSCAN` for
-    /// [`usage`](crate::Operate::usage). Its calls that need them fail. Only claims with a
-    /// [window](crate::Claim::with_window) need `HDEL`, `HMGET` and `HSET`, and no other claim needs any of them,
-    /// so
-    /// [`Builder::connect`](crate::redis::Builder::connect) logs nothing.
+    /// The user may not run commands that [`Operate`](crate::Operate) needs, for example `ZSCAN` for
+    /// [`usage`](crate::Operate::usage). Calls that need them fail. Of these commands, claims with a
+    /// [window](crate::Claim::with_window) need `HDEL`, `HMGET` and `HSET`, and other claims need none. So
+    /// [`Builder::connect`](crate::redis::Builder::connect) does not log this risk.
     #[non_exhaustive]
     NoOperate {
         /// The commands, in capitals.
@@ -47,7 +47,7 @@ pub enum Risk {
 }
 
 impl Risk {
-    /// True if claims may be affected.
+    /// True if the risk may affect claims, not only operators' calls.
     pub(super) fn is_of_claims(&self) -> bool {
         !matches!(self, Self::NoOperate { .. })
     }

@@ -2,10 +2,10 @@
 
 use super::{
     driver::{self, Driver, Wire},
-    error::{CallError, after},
+    error::{CallError, deadline_after},
     fault::{ConnectError, Origin},
-    protocol::name,
-    report::{Reports, given},
+    protocol::semaphore_name,
+    report::{Reports, known_token},
     risk::{Checked, Risk},
     transport::Topology,
     turns::Turns,
@@ -118,10 +118,10 @@ impl RedisSemaphore {
     /// # }
     /// ```
     pub async fn shutdown(&self, bound: Duration) -> Vec<Unreleased> {
-        let unreleased = self.0.driver.shutdown(after(bound)).await.into_iter();
-        let unreleased = unreleased.map(|(name, token)| {
+        let unreleased = self.0.driver.shutdown(deadline_after(bound)).await;
+        let unreleased = unreleased.into_iter().map(|(name, token)| {
             let semaphore = name.to_string();
-            let token = given(token);
+            let token = known_token(token);
             Unreleased { semaphore, token }
         });
         unreleased.collect()
@@ -177,10 +177,11 @@ pub(super) struct Store {
     /// The setting that has the user and the password.
     pub(super) login: &'static str,
     /// The `run_id` or the address of the home server, from the first check that learned it. Two handles with the same
-    /// name, database and prefix are one store.
+    /// value, database and prefix are one store.
     pub(super) server: OnceLock<String>,
-    /// How many claims may wait, and how many do. Claims in force and claims on trial are counted separately.
+    /// How many claims in force may wait. The same number of claims on trial may wait too.
     pub(super) max_waiting: u32,
+    /// How many claims wait: claims in force, and claims on trial.
     pub(super) waiting: [AtomicU32; 2],
     pub(super) turns: Turns,
     /// The longest window of its claims so far, in ms.
@@ -204,7 +205,7 @@ impl Store {
 
     /// The name of a semaphore. The names of the key's budgets begin with it.
     pub(super) fn name(&self, policy: &Policy, key: &Key) -> Arc<str> {
-        name(&self.owner.prefix, policy, key)
+        semaphore_name(&self.owner.prefix, policy, key)
     }
 
     /// The name of the semaphore or the budget of a claim.

@@ -10,12 +10,12 @@ use tokio::{
     time::timeout,
 };
 
-/// The number of turns. A server runs 32 revocations within a few milliseconds, so none times out because of the others, and
-/// claims are delayed no longer than that.
+/// The number of turns. A server runs 32 revocations within a few milliseconds, so none times out because of the
+/// others, and claims are delayed no longer than that.
 const OPERATOR_CALLS: usize = 32;
 
-/// If no turn ends for this long, a waiting call goes ahead without one: the futures that hold the turns may never be polled
-/// again. Longer than a call takes with the default timeout.
+/// If no turn ends for this long, a waiting call goes ahead without one: the futures that hold the turns may never be
+/// polled again. Longer than a call takes with the default timeout.
 const STUCK: Duration = Duration::from_secs(1);
 
 pub(super) struct Turns {

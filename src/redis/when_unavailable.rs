@@ -11,8 +11,8 @@ use proto::core::OutagePolicy;
 /// runs a long script (`BUSY`) or is out of memory (`OOM`). A full key does not count, nor does a mistake such as a
 /// missing permission.
 ///
-/// If no node of a cluster serves a slot, the store is unavailable for the keys of that slot only. The two shares refuse
-/// claims for these keys.
+/// If no node of a cluster serves a slot, the store is unavailable for the keys of that slot only. The two shares
+/// refuse claims for these keys.
 ///
 /// # Degraded permits
 ///
@@ -47,19 +47,19 @@ pub enum WhenUnavailable {
     /// of this process. The share is the limit divided by the number of live processes, rounded up. Otherwise the claim
     /// is refused, as by [`Refuse`](Self::Refuse). So a claim that is heavier than the share is always refused.
     ///
-    /// Each store that shares the prefix counts as a process. Their number is the highest that the server has reported in
-    /// the last two leases.
+    /// Each store that shares the prefix counts as a process. Their number is the highest that the server has reported
+    /// in the last two leases.
     ///
-    /// - If all processes lose the server at the same time, and none has more than its share then, they exceed the limit
-    ///   together only by the rounding.
-    /// - A process keeps the units that it has beyond its share until their work ends. Until then all processes together
-    ///   have less than twice the limit.
-    /// - A process that starts during the outage admits one unit of each key, so a deployment of *n* processes adds up to
-    ///   *n* units.
+    /// - If all processes lose the server at the same time, and none has more than its share then, they exceed the
+    ///   limit together only by the rounding.
+    /// - A process keeps the units that it has beyond its share until their work ends. Until then all processes
+    ///   together have less than twice the limit.
+    /// - A process that starts during the outage admits one unit of each key, so a deployment of *n* processes adds up
+    ///   to *n* units.
     /// - For one [`timeout`](crate::redis::Builder::timeout) after the first failure nothing is admitted, because the
     ///   server may have answered other processes. A claim whose wait ends sooner is decided within two timeouts.
-    /// - From the first failure, even of a single call, until some seconds after the server is back, a claim needs both a
-    ///   grant and room in the share: other processes may have admitted claims that the server does not know.
+    /// - From the first failure, even of a single call, until some seconds after the server is back, a claim needs both
+    ///   a grant and room in the share: other processes may have admitted claims that the server does not know.
     ///
     /// A process without a failed call does not know of the outage, and may be granted units that others admit. So give
     /// all processes the same timeout.

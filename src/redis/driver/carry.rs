@@ -28,8 +28,8 @@ use tokio::{
     task::{unconstrained, yield_now},
 };
 
-/// The time that a connection that may be mute has to answer a probe, and again once a replacement is connected. A slow
-/// server delays the replacement too, so both answer at about the same time.
+/// How long a connection that may be mute may take to answer a probe. It gets this time again once a replacement is
+/// connected, because a slow server delays both.
 const GRACE: Duration = Duration::from_millis(25);
 
 /// Sends a call and reports its answers. Reports the call as abandoned if it is dropped before that.
@@ -37,8 +37,9 @@ pub(super) struct Carrier<T: Transport> {
     shared: Arc<Shared<T>>,
     /// `None` once the answers are reported.
     load: Option<Load<T::Connection>>,
-    /// When the call was sent, and for each command its verb and the number of claims or permits in it.
+    /// When the call was sent.
     sent: Instant,
+    /// For each command its verb, and the number of claims or permits in it.
     commands: Vec<(&'static str, usize)>,
 }
 
@@ -57,24 +58,24 @@ impl<T: Transport> Carrier<T> {
         let load = self.load.as_mut();
         let commands = load.map(|load| mem::take(&mut load.call.commands));
         let commands = commands.unwrap_or_default();
-        (self.sent, self.commands) = (Instant::now(), commands.iter().map(what).collect());
+        (self.sent, self.commands) = (Instant::now(), commands.iter().map(verb_and_size).collect());
         commands
     }
 
     /// Sends the call. Further calls of the runtime are sent by separate tasks.
-    pub(super) async fn carry(mut self) {
-        let (next, _) = self.call().await;
+    pub(super) async fn send(mut self) {
+        let (next, _) = self.exchange().await;
         spawn(next);
     }
 
     /// Sends the call, waits for at most a timeout, and then sends the calls that wait behind it. After a failure it
     /// yields first, so that another task can notice that the connection is broken. Otherwise calls that fail at once
     /// would follow each other without end.
-    async fn carry_on(self) {
+    async fn send_in_sequence(self) {
         let mut own = Some(self);
         while let Some(mut carrier) = own {
             let longest = carrier.shared.settings.timeout;
-            let call = timeout(longest, carrier.call());
+            let call = timeout(longest, carrier.exchange());
             let Ok((next, is_answered)) = call.await else {
                 return;
             };
@@ -87,15 +88,16 @@ impl<T: Transport> Carrier<T> {
         }
     }
 
-    /// Returns the carriers of the runtime's next calls, and whether this call was answered.
-    async fn call(&mut self) -> (Vec<Self>, bool) {
+    /// Sends the call and waits for its answers. Returns the carriers of the runtime's next calls, and true if this
+    /// call was answered.
+    async fn exchange(&mut self) -> (Vec<Self>, bool) {
         let commands = self.commands();
         let Some(load) = &self.load else {
             return (Vec::new(), false);
         };
         let reply = {
             let left = self.shared.settings.timeout;
-            // The first poll sends the call, even if its task has used up its budget in this turn.
+            // The first poll must send the call, even if its task has used up its budget of polls in this turn.
             let mut call = pin!(unconstrained(load.connection.call(commands, left)));
             let sent = poll_fn(|cx| {
                 let answered = call.as_mut().poll(cx);
@@ -114,8 +116,8 @@ impl<T: Transport> Carrier<T> {
         let Some(load) = self.load.take() else {
             return Vec::new();
         };
-        self.tell(load.call.runtime, |at| match &reply {
-            Ok(answers) if !matches!(answers.get(at), None | Some(Answer::Failed(_))) => {
+        self.report_commands(load.call.runtime, |index| match &reply {
+            Ok(answers) if !matches!(answers.get(index), None | Some(Answer::Failed(_))) => {
                 Answered::Ok
             }
             _ => Answered::Error,
@@ -131,14 +133,15 @@ impl<T: Transport> Carrier<T> {
         carriers(&self.shared, load.call.runtime, next)
     }
 
-    fn tell(&mut self, from: RuntimeId, answered: impl Fn(usize) -> Answered) {
+    /// Reports each command of the call to the observer.
+    fn report_commands(&mut self, from: RuntimeId, answered: impl Fn(usize) -> Answered) {
         let took = self.sent.elapsed();
-        for (at, (verb, size)) in self.commands.drain(..).enumerate() {
-            self.shared.tell(News::Called {
+        for (index, (verb, size)) in self.commands.drain(..).enumerate() {
+            self.shared.report(News::Called {
                 verb,
                 size,
                 took,
-                answered: answered(at),
+                answered: answered(index),
                 by_thread: from == THREAD,
             });
         }
@@ -146,7 +149,7 @@ impl<T: Transport> Carrier<T> {
 }
 
 /// The verb of a command, and how many claims or permits it names.
-fn what(command: &Command) -> (&'static str, usize) {
+fn verb_and_size(command: &Command) -> (&'static str, usize) {
     let permits = |groups: &[Group]| groups.iter().map(|group| group.permits.len()).sum();
     match command {
         Command::Acquire { claims, .. } => ("acquire", claims.len()),
@@ -162,14 +165,14 @@ impl<T: Transport> Drop for Carrier<T> {
     fn drop(&mut self) {
         if let Some(load) = self.load.take() {
             if self.sent.elapsed() >= self.shared.settings.timeout {
-                self.tell(load.call.runtime, |_| Answered::Timeout);
+                self.report_commands(load.call.runtime, |_| Answered::Timeout);
             }
             self.shared.post(Dropped::Carrier(load.call.id));
         }
     }
 }
 
-/// The carriers of all calls that a runtime can send now.
+/// The carriers of all calls that a runtime can send now. `first` is the first of these calls.
 pub(super) fn carriers<T: Transport>(
     shared: &Arc<Shared<T>>,
     from: RuntimeId,
@@ -184,12 +187,12 @@ pub(super) fn carriers<T: Transport>(
     carriers
 }
 
-/// Spawns carriers on the current runtime. Their calls leave in this order. Without a runtime the carriers are dropped,
-/// and the thread takes over.
+/// Polls each carrier once, so that their calls leave in this order, and spawns it on the current runtime. Without a
+/// runtime the carriers are dropped, and the thread takes over.
 pub(super) fn spawn<T: Transport>(carriers: impl IntoIterator<Item = Carrier<T>>) {
     for carrier in carriers {
         if let Ok(runtime) = Handle::try_current() {
-            let mut carrying = Box::pin(carrier.carry_on());
+            let mut carrying = Box::pin(carrier.send_in_sequence());
             let mut context = Context::from_waker(Waker::noop());
             // A panic of the call must not reach the caller.
             if let Some(Poll::Pending) = contain(|| carrying.as_mut().poll(&mut context)) {
@@ -205,9 +208,9 @@ pub(super) struct Link<T: Transport> {
     shared: Arc<Shared<T>>,
     runtime: RuntimeId,
     server: usize,
-    /// Notified if the connection may be mute.
+    /// Notified if the connection may be mute: calls over it were not answered in time.
     doubted: Arc<Notify>,
-    /// How the connection has ended: `Dropped` until it is known.
+    /// How the connection has ended. `Dropped` until that is known.
     ending: Ending,
 }
 
@@ -233,16 +236,16 @@ impl<T: Transport> Link<T> {
         let mut is_over = self.shared.is_over.subscribe();
         let (was_connected, ending) = select! {
             _ = is_over.wait_for(|is_over| *is_over) => (false, Ending::Dropped),
-            was_connected = self.hold() => (was_connected, Ending::Failed),
+            was_connected = self.connect_and_hold() => (was_connected, Ending::Failed),
         };
         self.ending = ending;
         if was_connected && self.runtime != THREAD {
-            self.again().await;
+            self.reconnect().await;
         }
     }
 
-    /// Holds a connection until it ends. Returns false if none could be made.
-    async fn hold(&self) -> bool {
+    /// Connects, and holds the connection until it ends. Returns false if none could be made.
+    async fn connect_and_hold(&self) -> bool {
         let Some(connection) = self.connect().await else {
             self.shared.not_connected(self.server);
             return false;
@@ -250,12 +253,12 @@ impl<T: Transport> Link<T> {
         let mut connection = Arc::new(connection);
         spawn(self.connected(&connection));
         loop {
-            let other = select! {
+            let replacement = select! {
                 () = connection.closed() => return true,
-                other = self.replacement_for(&connection) => Arc::new(other),
+                made = self.replacement_for(&connection) => Arc::new(made),
             };
-            spawn(self.attach(&other, Change::Replaced(self.runtime, self.server)));
-            connection = other;
+            spawn(self.attach(&replacement, Change::Replaced(self.runtime, self.server)));
+            connection = replacement;
         }
     }
 
@@ -264,16 +267,16 @@ impl<T: Transport> Link<T> {
         self.shared.transport.connect(self.server, messages).await
     }
 
-    /// Returns a connection that replaces a mute one. If calls on a connection were not answered in time, it gets one
-    /// probe. If it stays silent, a second connection is made. The runtimes take turns, so a stalled server gets only
-    /// one more connection at a time. A slow server delays the second connection too, so the probe gets the same time
-    /// again once that connection is made.
+    /// Waits until a connection is mute, and returns a second connection that replaces it. If the connection may be
+    /// mute, it gets one probe. If it stays silent, a second connection is made. The runtimes take turns, so a stalled
+    /// server gets only one more connection at a time. A slow server delays the second connection too, so the probe
+    /// gets the same time again once that connection is made.
     async fn replacement_for(&self, connection: &T::Connection) -> T::Connection {
         loop {
             self.doubted.notified().await;
             let turn = self.shared.replacing.lock().await;
-            let time = vec![Command::Presence(Vec::new())];
-            let mut answers = pin!(connection.call(time, self.shared.settings.timeout));
+            let probe = vec![Command::Presence(Vec::new())];
+            let mut answers = pin!(connection.call(probe, self.shared.settings.timeout));
             if timeout(GRACE, answers.as_mut()).await.is_ok() {
                 continue;
             }
@@ -296,14 +299,15 @@ impl<T: Transport> Link<T> {
 
     /// Connects again for claims that were handed to the thread. The thread's connection takes longer, because it
     /// subscribes.
-    async fn again(self) {
+    async fn reconnect(self) {
         let (shared, server) = (Arc::clone(&self.shared), self.server);
         drop(self);
         sleep(Backoff::FIRST).await;
         let here = Handle::current().id();
         let runtime = shared.enter(|core, rest, now| {
             let runtime = rest.runtimes.enter(Some(here));
-            let connects = core.is_stuck(server) && rest.runtimes.connects(now, runtime, server);
+            let connects =
+                core.is_stuck(server) && rest.runtimes.begin_connecting(now, runtime, server);
             connects.then_some(runtime)
         });
         if let Some(runtime) = runtime.flatten() {
@@ -326,19 +330,20 @@ impl<T: Transport> Link<T> {
         self.attach(connection, Change::Connected(self.runtime, self.server))
     }
 
+    /// Gives the connection to the runtime, and notifies the core of the change.
     fn attach(&self, connection: &Arc<T::Connection>, change: Change) -> Vec<Carrier<T>> {
-        let connected = self.shared.enter(|core, rest, now| {
+        let attached = self.shared.enter(|core, rest, now| {
             let connection = Arc::clone(connection);
-            let again =
+            let was_connected =
                 rest.runtimes
                     .connected(now, self.runtime, self.server, connection, &self.doubted);
             core.handle_servers(now, change);
-            (again, rest.next(core, now, self.runtime))
+            (was_connected, rest.next(core, now, self.runtime))
         });
-        let (again, next) = connected.unzip();
-        if let Some(again) = again {
+        let (was_connected, next) = attached.unzip();
+        if let Some(was_connected) = was_connected {
             let address = self.shared.transport.address(self.server);
-            self.shared.tell(News::Connected(address, again));
+            self.shared.report(News::Connected(address, was_connected));
         }
         carriers(&self.shared, self.runtime, next)
     }

@@ -18,6 +18,7 @@ use std::{
 /// The reason why a claim got no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum ClaimRefusal {
+    /// The core has refused the claim.
     By(Refusal),
     /// The core has panicked.
     Closed,
@@ -29,31 +30,32 @@ pub(in crate::redis) enum ClaimRefusal {
 #[derive(Debug)]
 struct CellLevel {
     policy: Policy,
-    /// The name of its semaphore.
+    /// The name of the level's semaphore.
     name: Arc<str>,
     slot: u16,
     token: AtomicU64,
-    /// The number of units that were held when the level was granted, and the limit in force then.
+    /// The number of units that all holders had when the level was granted.
     held: AtomicU64,
+    /// The limit in force then.
     limit: AtomicU64,
 }
 
-/// One permit or claim, as its holder sees it. Written under the core's lock, in the order of its steps, and
+/// One permit or claim, as its holder sees it. Written under the core's lock, in the order of the core's steps, and
 /// read without it.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct Cell {
     /// The time until which the holder may rely on the permit, in microseconds of this machine's clock.
     end: AtomicU64,
     levels: Box<[CellLevel]>,
-    /// The number of the level in whose queue the claim waits, from 1 on.
+    /// The number of the level in whose queue the claim waits, from 1 on. 0: in none.
     queued: AtomicUsize,
-    /// True once it was released, revoked or ended by a shutdown.
+    /// True once the permit was released, revoked or ended by a shutdown.
     is_gone: AtomicBool,
     /// The outcome of the claim.
     outcome: OnceLock<Result<(), ClaimRefusal>>,
     /// True while the permit is kept without its server.
     is_degraded: AtomicBool,
-    /// True if it was held when it was released.
+    /// The outcome of the release: true if the permit was held until then.
     was_held: OnceLock<bool>,
     /// Wakes the task that waits for one of the above.
     waker: AtomicWaker,
@@ -61,7 +63,7 @@ pub(in crate::redis) struct Cell {
 }
 
 impl Cell {
-    /// The policy of each level, the name of its semaphore, and its slot.
+    /// Makes the cell of a new claim. `levels` has the policy of each level, the name of its semaphore, and its slot.
     pub(super) fn new(levels: impl Iterator<Item = (Policy, Arc<str>, u16)>) -> Self {
         let levels = levels.map(|(policy, name, slot)| CellLevel {
             policy,
@@ -80,7 +82,7 @@ impl Cell {
     // Under the lock.
 
     /// Applies an event of the core. Returns the news for operators.
-    pub(super) fn take(&self, event: Event) -> Vec<News> {
+    pub(super) fn apply(&self, event: Event) -> Vec<News> {
         match event {
             Event::Queued(level) => self.queued.store(level + 1, Relaxed),
             Event::Granted(levels) => {
@@ -110,10 +112,10 @@ impl Cell {
                 }
             }
             Event::Revoked => {
-                self.leave();
+                self.mark_gone();
                 return self.lose(LostBy::Revoked);
             }
-            Event::Released(was_held) => self.release(was_held),
+            Event::Released(was_held) => self.complete_release(was_held),
         }
         Vec::new()
     }
@@ -135,15 +137,16 @@ impl Cell {
         self.levels.iter().filter(|_| is_new).map(of).collect()
     }
 
-    pub(super) fn release(&self, was_held: bool) {
+    /// Ends the wait for a release. `was_held` is true if the permit was held until then.
+    pub(super) fn complete_release(&self, was_held: bool) {
         self.was_held.get_or_init(|| was_held);
     }
 
-    /// Notes that the core is gone. Returns true if this changes anything, and the news.
+    /// Notes that the core has panicked. Returns true if this changes anything, and the news.
     pub(super) fn close(&self, now: Time) -> (bool, Vec<News>) {
         let is_new = self.was_held.get().is_none();
         self.refuse(ClaimRefusal::Closed);
-        self.release(false);
+        self.complete_release(false);
         // An undecided claim has no end, and was never held.
         let was_granted = matches!(self.outcome(), Some(Ok(())));
         let lost = if was_granted && self.is_lost_by(now) {
@@ -174,10 +177,10 @@ impl Cell {
         &self.loss
     }
 
-    /// The cell of a claim for a level of this permit.
-    pub(super) fn of_level(&self, level: usize) -> Self {
+    /// The cell of a claim that adds units to a level of this permit.
+    pub(super) fn for_growth(&self, level: usize) -> Self {
         let level = self.levels.get(level);
-        let level = level.map(|of| (of.policy.clone(), Arc::clone(&of.name), of.slot));
+        let level = level.map(|own| (own.policy.clone(), Arc::clone(&own.name), own.slot));
         Self::new(level.into_iter())
     }
 
@@ -211,7 +214,7 @@ impl Cell {
     }
 
     /// Notes that the permit is released or revoked. Returns false if it already was.
-    pub(super) fn leave(&self) -> bool {
+    pub(super) fn mark_gone(&self) -> bool {
         !self.is_gone.swap(true, AcqRel)
     }
 
@@ -220,8 +223,8 @@ impl Cell {
         self.queued.load(Relaxed).checked_sub(1)
     }
 
-    /// The number of units of a level that were held when it was granted, and the limit in force then.
-    pub(in crate::redis) fn held(&self, level: usize) -> (u32, u32) {
+    /// The number of units of a level that all holders had when it was granted, and the limit in force then.
+    pub(in crate::redis) fn units_at_grant(&self, level: usize) -> (u32, u32) {
         let CellLevel { held, limit, .. } = &self.levels[level];
         (held.load(Relaxed) as u32, limit.load(Relaxed) as u32)
     }
@@ -254,18 +257,19 @@ impl Cell {
     }
 }
 
-/// The cells of the core's permits, by their place in the core's table.
+/// The cells of the core's permits, by their index in the core's table.
 #[derive(Debug, Default)]
 pub(super) struct Cells(Vec<Option<(PermitId, Arc<Cell>)>>);
 
 impl Cells {
-    /// Adds a cell. The core has forgotten the permit that had its place.
+    /// Adds a cell. The core no longer knows the permit that had its place, so a task that still waits for the release
+    /// of that permit ends.
     pub(super) fn insert(&mut self, id: PermitId, cell: &Arc<Cell>) {
         if self.0.len() <= id.index {
             self.0.resize(id.index + 1, None);
         }
         if let Some((_, old)) = self.0[id.index].replace((id, Arc::clone(cell))) {
-            old.release(false);
+            old.complete_release(false);
         }
     }
 

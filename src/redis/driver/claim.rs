@@ -1,4 +1,4 @@
-//! Handles, the future of an acquire, and permits.
+//! The handles of a store, the future of a claim, and held permits.
 
 use super::{
     carry::{Carrier, Link, carriers, spawn},
@@ -32,15 +32,15 @@ use tokio::runtime::{Handle, Id};
 const LAST_WAIT: Duration = Duration::from_millis(10);
 
 /// The interval at which callers poll while they wait for a connection or for limits.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The pause before a claim checks again, if its time is over but it is still undecided.
-const AGAIN: Duration = Duration::from_millis(10);
+/// The interval at which a claim advances the core, if its time is over but it is still undecided.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Held by handles and permits only, so dropping the last one means that no user is left.
-pub(super) struct Door<T: Transport>(pub(super) Arc<Shared<T>>);
+pub(super) struct UserGuard<T: Transport>(pub(super) Arc<Shared<T>>);
 
-impl<T: Transport> Drop for Door<T> {
+impl<T: Transport> Drop for UserGuard<T> {
     /// Waits until the queued releases are sent, if this thread may block. The process may be about to end, and the
     /// keeper's thread with it.
     fn drop(&mut self) {
@@ -53,7 +53,7 @@ impl<T: Transport> Drop for Door<T> {
 }
 
 /// A handle to a running store.
-pub(in crate::redis) struct Driver<T: Transport>(pub(super) Arc<Door<T>>);
+pub(in crate::redis) struct Driver<T: Transport>(pub(super) Arc<UserGuard<T>>);
 
 impl<T: Transport> Clone for Driver<T> {
     fn clone(&self) -> Self {
@@ -79,7 +79,7 @@ impl<T: Transport> Driver<T> {
         (observer, clock): (Observer, fn() -> Time),
     ) -> Self {
         let shared = Shared::new(transport, settings, observer, clock, keeper::start);
-        Self(Arc::new(Door(Arc::new(shared))))
+        Self(Arc::new(UserGuard(Arc::new(shared))))
     }
 
     pub(in crate::redis) fn health(&self) -> StoreHealth {
@@ -92,7 +92,7 @@ impl<T: Transport> Driver<T> {
     }
 
     /// Sets the servers of slots before the first claim.
-    pub(in crate::redis) fn learn(&self, slots: SlotRanges) {
+    pub(in crate::redis) fn set_slots(&self, slots: SlotRanges) {
         let shared = &self.0.0;
         shared.enter(|core, _, now| core.handle_servers(now, Change::Slots(slots)));
     }
@@ -113,12 +113,12 @@ impl<T: Transport> Driver<T> {
         let is_read =
             || shared.enter(|core, _, _| set.is_none_or(|set| core.has_limits_since(set)));
         while is_read() == Some(false) && Instant::now() < deadline {
-            timer::sleep(LOOK).await;
+            timer::sleep(POLL_INTERVAL).await;
         }
         is_read() == Some(true)
     }
 
-    /// True if the limits that operators set are read, as far as this process knows.
+    /// False if the limits that operators set cannot be read now, as far as this process knows.
     pub(in crate::redis) fn reads_limits(&self) -> bool {
         let reads = self.0.0.enter(|core, _, _| core.reads_limits());
         reads.unwrap_or_default()
@@ -138,7 +138,8 @@ impl<T: Transport> Driver<T> {
         });
     }
 
-    /// The highest time that any server has shown, in microseconds.
+    /// The lowest token that a new semaphore may begin with: the highest time that any server has shown, in
+    /// microseconds.
     pub(in crate::redis) fn floor(&self) -> u64 {
         let floor = self.0.0.enter(|core, _, now| core.floor(now));
         floor.unwrap_or_default()
@@ -151,14 +152,14 @@ impl<T: Transport> Driver<T> {
         server: usize,
         until: Instant,
     ) -> Option<Arc<T::Connection>> {
-        let (shared, here, asked) = (&self.0.0, here(), (self.0.0.clock)());
+        let (shared, here, start) = (&self.0.0, here(), (self.0.0.clock)());
         loop {
             let (connects, connection, has_failed) = shared.change(|rest| {
                 let (from, now) = (rest.runtimes.enter(here), (shared.clock)());
-                let connects = rest.runtimes.connects(now, from, server);
+                let connects = rest.runtimes.begin_connecting(now, from, server);
                 let connection = rest.runtimes.connection(from, server);
                 let connection = connection.filter(|connection| !connection.is_over());
-                let has_failed = rest.runtimes.has_failed(asked, from, server);
+                let has_failed = rest.runtimes.has_failed(start, from, server);
                 (connects.then_some(from), connection, has_failed)
             });
             if let Some(from) = connects {
@@ -167,7 +168,7 @@ impl<T: Transport> Driver<T> {
             if connection.is_some() || has_failed || Instant::now() >= until {
                 return connection;
             }
-            timer::sleep(LOOK).await;
+            timer::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -181,7 +182,8 @@ impl<T: Transport> Driver<T> {
                     .servers()
                     .all(|server| core.can_send_claims(from, server));
                 let servers = core.servers();
-                let connects = servers.filter(|server| rest.runtimes.connects(now, from, *server));
+                let connects =
+                    servers.filter(|server| rest.runtimes.begin_connecting(now, from, *server));
                 (from, connects.collect::<Vec<_>>(), is_ready)
             });
             let Some((from, connects, false)) = entered else {
@@ -190,7 +192,7 @@ impl<T: Transport> Driver<T> {
             for server in connects {
                 Link::new(shared, from, server).spawn();
             }
-            timer::sleep(LOOK).await;
+            timer::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -198,8 +200,8 @@ impl<T: Transport> Driver<T> {
         self.0.0.change(|rest| rest.is_shut)
     }
 
-    /// Refuses all claims, and releases all permits, which are lost. Returns the name and the token of each permit that
-    /// is not released by `until`.
+    /// Refuses all claims, and releases all permits, which count as lost from then on. Returns the name and the token
+    /// of each permit that is not released by `until`.
     ///
     /// # Cancel safety
     ///
@@ -232,24 +234,24 @@ impl<T: Transport> Driver<T> {
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
         let here = here();
         let claimed = self.claim(here, (&levels, policies))?;
-        decided(claimed, here.map(|_| longest), queued).await
+        send_and_decide(claimed, here.map(|_| longest), queued).await
     }
 
-    /// Makes a claim. If a call is returned, the caller's own task must send it.
+    /// Makes a claim. If a call is returned, the task of the caller must send it.
     pub(super) fn claim(
         self,
         here: Option<Id>,
         (levels, policies): (&[LevelClaim], Vec<Policy>),
     ) -> Result<StartedClaim<T>, ClaimRefusal> {
-        let named = levels.iter().zip(policies);
-        let named = named.map(|(level, policy)| (policy, Arc::clone(&level.name), level.slot));
-        let cell = Cell::new(named);
+        let of_cell = iter::zip(levels, policies)
+            .map(|(level, policy)| (policy, Arc::clone(&level.name), level.slot));
+        let cell = Cell::new(of_cell);
         self.begin(here, cell, |core, now, from| {
             Some(core.acquire(now, from, levels))
         })
     }
 
-    /// Begins a claim. The core reports events for its id to the cell.
+    /// Begins a claim, and connects to its servers if needed. The core's events for the claim's id go to the cell.
     fn begin(
         self,
         here: Option<Id>,
@@ -264,7 +266,8 @@ impl<T: Transport> Driver<T> {
             let servers = cell.slots().map(|slot| core.server_at(slot));
             // In an outage only the thread checks whether the server is back.
             let servers = servers.filter(|server| !core.is_in_outage(*server));
-            let connects = servers.filter(|server| rest.runtimes.connects(now, from, *server));
+            let connects =
+                servers.filter(|server| rest.runtimes.begin_connecting(now, from, *server));
             let connects: Vec<_> = connects.collect();
             rest.cells.insert(id, &cell);
             let own = call.and_then(|call| rest.load(core, now, call));
@@ -289,12 +292,12 @@ impl<T: Transport> Driver<T> {
 /// A claim, and the call that its own task must send.
 type StartedClaim<T> = (HeldPermit<T>, Option<Carrier<T>>);
 
-/// The call that is sent by the task that waits for its outcome. Boxed, because it is large and most tasks have none.
-struct Own(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+/// The call that the waiting task itself sends. Boxed, because it is large and most tasks have none.
+struct OwnCall(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
-impl Own {
+impl OwnCall {
     fn new<T: Transport>(carrier: Option<Carrier<T>>) -> Self {
-        Self(carrier.map(|carrier| Box::pin(carrier.carry()) as _))
+        Self(carrier.map(|carrier| Box::pin(carrier.send()) as _))
     }
 
     /// Polls the call. Its outcome is written to the cell.
@@ -309,15 +312,14 @@ impl Own {
 }
 
 /// Sends the call of a claim, and waits until the claim is decided. In a runtime the wait is bounded by `longest`.
-async fn decided<T: Transport>(
+async fn send_and_decide<T: Transport>(
     (held, own): StartedClaim<T>,
     longest: Option<Duration>,
     mut queued: impl FnMut(usize),
 ) -> Result<HeldPermit<T>, ClaimRefusal> {
-    let bound = longest.map(|longest| bound(&held.driver.0.0, longest));
-    let mut bound = pin!(bound);
-    let mut own = Own::new(own);
-    // The claim must be dropped before the call, so that the call names only abandoned claims then.
+    let mut bound = pin!(longest.map(|longest| watch_end(&held.driver.0.0, longest)));
+    let mut own = OwnCall::new(own);
+    // Moved here to be dropped before `own`: when the call is dropped, the claims that it names are abandoned already.
     let held = held;
     let outcome = poll_fn(|cx| {
         own.poll(&held.cell, cx);
@@ -339,7 +341,7 @@ async fn decided<T: Transport>(
 
 /// Advances the core at the claim's latest end, in case the thread does not. Ready only if Tokio's time is paused,
 /// because then a sleep ends at once.
-fn bound<T: Transport>(
+fn watch_end<T: Transport>(
     shared: &Arc<Shared<T>>,
     longest: Duration,
 ) -> impl Future<Output = ClaimRefusal> + use<T> {
@@ -352,7 +354,7 @@ fn bound<T: Transport>(
                 return ClaimRefusal::PausedClock;
             }
             shared.enter(|core, _, now| core.handle_timeout(now));
-            at = Instant::now() + AGAIN;
+            at = Instant::now() + RECHECK_INTERVAL;
         }
     }
 }
@@ -369,7 +371,7 @@ impl<T: Transport> HeldPermit<T> {
         self.cell.is_lost_by((self.driver.0.0.clock)())
     }
 
-    /// Claims more units of a level, without waiting.
+    /// Claims more units of a level, without waiting. `more` is the number of units, and the limit of the claim.
     ///
     /// # Cancel safety
     ///
@@ -388,7 +390,8 @@ impl<T: Transport> HeldPermit<T> {
         }
     }
 
-    /// Claims more units. Also returns how many units of earlier growths the claim includes.
+    /// Claims more units. Includes earlier growths as `merge` selects, so that a permit has few leases, and releases
+    /// those after the grant. Also returns how many units of earlier growths the claim includes.
     async fn grow_with(
         &self,
         level: usize,
@@ -397,29 +400,29 @@ impl<T: Transport> HeldPermit<T> {
     ) -> (Result<(), ClaimRefusal>, u32) {
         let (driver, root, mut merged) = (self.driver.clone(), self.id, 0);
         // The core reports only the outcome for the growth, and all later events for the permit.
-        let claimed = driver.begin(here(), self.cell.of_level(level), |core, now, from| {
+        let claimed = driver.begin(here(), self.cell.for_growth(level), |core, now, from| {
             let growth = core.grow(now, from, (root, level), more, merge)?;
             merged = growth.merged;
             Some((growth.id, growth.call))
         });
         let longest = here().map(|_| Duration::ZERO);
         let outcome = match claimed {
-            Ok(claimed) => decided(claimed, longest, |_| ()).await,
+            Ok(claimed) => send_and_decide(claimed, longest, |_| ()).await,
             Err(why) => Err(why),
         };
         let outcome = outcome.map(|growth| {
             growth.keep();
             if merged > 0 {
-                // The release needs no wait.
+                // The units are released even if the future is dropped.
                 drop(self.shrink(level, merged));
             }
         });
         (outcome, merged)
     }
 
-    /// Keeps the units after this handle is dropped, because a growth ends with its permit.
+    /// Makes the drop of this handle release nothing: the units of a growth are released with its permit.
     fn keep(self) {
-        self.cell.leave();
+        self.cell.mark_gone();
         let shared = &self.driver.0.0;
         shared.enter(|_, rest, _| rest.cells.remove(self.id));
     }
@@ -435,7 +438,7 @@ impl<T: Transport> HeldPermit<T> {
         level: usize,
         units: u32,
     ) -> Option<impl Future<Output = ()> + Send + use<T>> {
-        let parts = release(&self.driver.0.0, |core, rest, now| {
+        let parts = run_release(&self.driver.0.0, |core, rest, now| {
             let parts = core.shrink(now, self.id, (level, units))?;
             let parts = parts.into_iter().map(|id| {
                 let cell = Arc::new(Cell::new(iter::empty()));
@@ -459,18 +462,18 @@ impl<T: Transport> HeldPermit<T> {
     ///
     /// The permit is released even if the future is never polled.
     pub(in crate::redis) fn release(&self) -> impl Future<Output = bool> + Send + use<T> {
-        let is_asked = self.cell.leave() && self.asks_for_release();
+        let is_reported = self.cell.mark_gone() && self.release_with_report();
         let (shared, cell, id) = (
             Arc::clone(&self.driver.0.0),
             Arc::clone(&self.cell),
             self.id,
         );
         async move {
-            if !is_asked {
+            if !is_reported {
                 return false;
             }
             // The call is made only now, because it must be sent at once.
-            let mut own = Own::new(release_alone(&shared, id));
+            let mut own = OwnCall::new(release_alone(&shared, id));
             poll_fn(|cx| {
                 own.poll(&cell, cx);
                 cell.poll_was_held(cx)
@@ -479,13 +482,13 @@ impl<T: Transport> HeldPermit<T> {
         }
     }
 
-    /// Notes how many units of a budget it has used so far. The next refresh or the release reports the total.
+    /// Notes how many units of a budget the holder has used so far. The next refresh or the release reports the total.
     pub(in crate::redis) fn settle(&self, level: usize, used: u32) {
         let shared = &self.driver.0.0;
         shared.enter(|core, _, _| core.settle(self.id, level, used));
     }
 
-    /// True if one of its semaphores counts as full, so that other claims may wait or be refused until its release
+    /// True if a semaphore of the permit counts as full, so that other claims may wait or be refused until the release
     /// arrives.
     pub(in crate::redis) fn is_full(&self) -> bool {
         let shared = &self.driver.0.0;
@@ -494,20 +497,20 @@ impl<T: Transport> HeldPermit<T> {
 
     /// Releases the permit, and asks the core to report the release. Returns false if the core does not know the
     /// permit.
-    fn asks_for_release(&self) -> bool {
-        let asked = release(&self.driver.0.0, |core, rest, now| {
+    fn release_with_report(&self) -> bool {
+        let reported = run_release(&self.driver.0.0, |core, rest, now| {
             let is_known = rest.cells.get(self.id).is_some();
             if is_known {
                 core.release(now, self.id, true);
             }
             is_known
         });
-        asked == Some(true)
+        reported == Some(true)
     }
 }
 
-/// Runs a release in the core, and sends urgent releases at once.
-fn release<T: Transport, R>(
+/// Runs `work`, a release, in the core, and sends urgent releases at once.
+fn run_release<T: Transport, R>(
     shared: &Arc<Shared<T>>,
     work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
 ) -> Option<R> {
@@ -517,12 +520,12 @@ fn release<T: Transport, R>(
         (result, rest.urgent_releases(core, now))
     });
     let (result, urgent) = released?;
-    carry_urgent(shared, urgent);
+    spawn_urgent(shared, urgent);
     Some(result)
 }
 
-/// Spawns tasks for urgent releases, because the caller may end before they are answered.
-fn carry_urgent<T: Transport>(shared: &Arc<Shared<T>>, urgent: Option<Urgent<T::Connection>>) {
+/// Spawns tasks for urgent releases, because the caller may end before the answers arrive.
+fn spawn_urgent<T: Transport>(shared: &Arc<Shared<T>>, urgent: Option<Urgent<T::Connection>>) {
     if let Some((from, next)) = urgent {
         spawn(carriers(shared, from, Some(next)));
     }
@@ -556,7 +559,7 @@ impl<T: Transport> Drop for HeldPermit<T> {
             let dropped = Dropped::Permit(self.id);
             let urgent =
                 shared.post_and(dropped, |core, rest, now| rest.urgent_releases(core, now));
-            carry_urgent(shared, urgent.flatten());
+            spawn_urgent(shared, urgent.flatten());
         }
     }
 }

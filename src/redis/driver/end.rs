@@ -10,7 +10,7 @@ use tokio::{runtime::Handle, task};
 
 /// The interval at which the waiting thread checks for the end. It registers no waker, because a thread-local
 /// destructor may run this code after Tokio's own thread-locals are gone.
-const LOOK: Duration = Duration::from_micros(100);
+const CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
 /// True if this thread may block: it runs no task (like the main thread), or its runtime is shutting down.
 pub(super) fn may_block() -> bool {
@@ -29,7 +29,7 @@ impl<T: Transport> Shared<T> {
     /// Blocks this thread until nothing is left to send, at most until the deadline.
     pub(super) fn wait_until_drained(&self, deadline: Instant) {
         while !*self.is_drained.borrow() && Instant::now() < deadline {
-            thread::sleep(LOOK);
+            thread::sleep(CHECK_INTERVAL);
         }
     }
 }

@@ -12,13 +12,13 @@ use std::{sync::Arc, thread, time::Duration};
 use tokio::{runtime, select, task::yield_now, time::sleep};
 
 /// The time after which a thread that has panicked is replaced.
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_AFTER_PANIC: Duration = Duration::from_millis(10);
 
 /// The time after which a thread that could make no runtime is replaced.
-const AGAIN: Duration = Duration::from_millis(100);
+const PAUSE_WITHOUT_RUNTIME: Duration = Duration::from_millis(100);
 
 /// The interval at which the ends of leases are checked once the core has panicked.
-const CLOSED: Duration = Duration::from_millis(100);
+const CLOSED_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The next actions of the thread.
 pub(super) struct KeeperStep<C> {
@@ -29,19 +29,19 @@ pub(super) struct KeeperStep<C> {
     pub(super) is_over: bool,
 }
 
-/// Starts the thread. If that fails, the policy decides claims, and the next use of the store tries again.
+/// Starts the thread. If that fails, the policy for outages decides claims, and the next use of the store tries again.
 pub(super) fn start<T: Transport>(shared: &Arc<Shared<T>>) {
-    let own = Arc::clone(shared);
-    let name = "tower-semaphore".to_owned();
-    let spawned = thread::Builder::new().name(name);
-    if spawned.spawn(move || KeeperThread(own).run()).is_err() {
-        goes_without(shared);
+    let for_thread = Arc::clone(shared);
+    let builder = thread::Builder::new().name("tower-semaphore".to_owned());
+    let spawned = builder.spawn(move || KeeperThread(for_thread).run());
+    if spawned.is_err() {
+        continue_without_thread(shared);
         shared.change(|rest| rest.keeper.runs = false);
     }
 }
 
 /// Handles due work without the thread. Nothing can be sent for the thread then, because it has no connection.
-fn goes_without<T: Transport>(shared: &Arc<Shared<T>>) {
+fn continue_without_thread<T: Transport>(shared: &Arc<Shared<T>>) {
     shared.enter(|core, _, now| {
         let servers: Vec<_> = core.servers().collect();
         for server in servers {
@@ -55,20 +55,20 @@ fn goes_without<T: Transport>(shared: &Arc<Shared<T>>) {
 struct KeeperThread<T: Transport>(Arc<Shared<T>>);
 
 impl<T: Transport> KeeperThread<T> {
-    /// Runs the thread. If no runtime can be made, for example for lack of file descriptors, the policy decides claims,
-    /// and another thread tries again.
+    /// Runs the thread. If no runtime can be made, for example for lack of file descriptors, the policy for outages
+    /// decides claims, and another thread tries again.
     fn run(&self) {
         let mut builder = runtime::Builder::new_current_thread();
         // Tokio panics if the process runs out of descriptors while the runtime is being made.
         let runtime = contain(|| builder.enable_all().build()).and_then(Result::ok);
-        self.0.change(|rest| rest.has_failed = runtime.is_none());
+        self.0.change(|rest| rest.lacks_runtime = runtime.is_none());
         let Some(runtime) = runtime else {
-            goes_without(&self.0);
-            return thread::sleep(AGAIN);
+            continue_without_thread(&self.0);
+            return thread::sleep(PAUSE_WITHOUT_RUNTIME);
         };
         runtime.block_on(async {
             select! {
-                () = keep(&self.0) => {}
+                () = run_until_over(&self.0) => {}
                 () = follow_slots(&self.0) => {}
             }
         });
@@ -79,8 +79,8 @@ impl<T: Transport> Drop for KeeperThread<T> {
     fn drop(&mut self) {
         self.0.change(|rest| rest.keeper = Keeper::default());
         if thread::panicking() {
-            self.0.tell(News::KeeperDied);
-            thread::sleep(PAUSE);
+            self.0.report(News::KeeperDied);
+            thread::sleep(PAUSE_AFTER_PANIC);
         }
         self.0.post(Dropped::Keeper);
     }
@@ -97,9 +97,10 @@ async fn follow_slots<T: Transport>(shared: &Arc<Shared<T>>) {
     }
 }
 
-async fn keep<T: Transport>(shared: &Arc<Shared<T>>) {
+/// Runs the thread's steps, and sleeps between them, until the store is over.
+async fn run_until_over<T: Transport>(shared: &Arc<Shared<T>>) {
     loop {
-        let step = shared.look();
+        let step = shared.run_keeper_step();
         spawn(step.load.map(|load| Carrier::new(shared, load)));
         for server in step.connects {
             Link::new(shared, THREAD, server).spawn();
@@ -119,18 +120,19 @@ async fn keep<T: Transport>(shared: &Arc<Shared<T>>) {
 }
 
 impl<T: Transport> Shared<T> {
-    /// Does the work that is due. Returns the next actions of the thread.
-    pub(super) fn look(self: &Arc<Self>) -> KeeperStep<T::Connection> {
+    /// Handles due work in the core. Returns the next actions of the thread.
+    pub(super) fn run_keeper_step(self: &Arc<Self>) -> KeeperStep<T::Connection> {
         let step = self.enter(|core, rest, now| {
             core.handle_timeout(now);
             let NextCall { load, has_more } = rest.next(core, now, THREAD);
             let connects = core.servers();
-            let connects = connects.filter(|server| rest.runtimes.connects(now, THREAD, *server));
+            let connects =
+                connects.filter(|server| rest.runtimes.begin_connecting(now, THREAD, *server));
             let connects = connects.collect();
             let due = rest.due(core);
             let until = match has_more {
                 true => now,
-                false => rest.keeper.sleeps(now, due),
+                false => rest.keeper.plan_sleep(now, due),
             };
             KeeperStep {
                 load,
@@ -142,7 +144,7 @@ impl<T: Transport> Shared<T> {
         step.unwrap_or_else(|| KeeperStep {
             load: None,
             connects: Vec::new(),
-            sleep: CLOSED,
+            sleep: CLOSED_INTERVAL,
             is_over: self.change(|rest| !rest.is_used),
         })
     }

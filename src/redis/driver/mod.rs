@@ -22,10 +22,10 @@
 //!    has the lock, that thread checks the inbox after its unlock, which is after the entry was added. A task of the
 //!    runtime in which the permit was dropped sends the release of a full key at once. This needs a connection of that
 //!    runtime with room, and that no other thread has the lock. Otherwise the keeper's thread sends the release.
-//! 3. *Each call has a carrier*, and a carrier that is dropped reports that. So the call of a task is never forgotten:
-//!    the thread sends again for the claims and permits that it named.
-//! 4. *The state is not in the thread.* If no thread runs and one is needed, the next use of the store starts it. The
-//!    new thread connects again, and everything else is unchanged.
+//! 3. *Each call has a carrier*, and a carrier that is dropped reports that. So no claim is lost with a task: the
+//!    thread makes new calls for the claims and permits that the dropped call named.
+//! 4. *The state is not in the thread.* If no thread runs and one is needed, the next use of the store starts a thread,
+//!    which connects again. Everything else is unchanged.
 //! 5. *A panic under the lock closes the store*, because an aborted step has done only half of its work. Claims fail,
 //!    and each lease ends at the time in its cell. A panic elsewhere, for example of a waker, changes nothing here.
 //! 6. *The thread ends when it has nothing left to do*: no handle and no permit is left, and the core is empty. No more

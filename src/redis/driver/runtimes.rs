@@ -11,17 +11,18 @@ use tokio::{
 /// The runtime of claims that no Tokio runtime polls. It has no connections, so the thread sends its calls.
 pub(super) const NOWHERE: RuntimeId = RuntimeId(u32::MAX);
 
-/// The thread's sleep while claims come and go, so that releases need not wake it. Tokio's timers round it up to 1.2 to 2.4 ms.
-const TICK: Duration = Duration::from_micros(250);
+/// The thread's sleep while claims come and go, so that releases need not wake it. Tokio's timers round it up to 1.2 to
+/// 2.4 ms.
+const BUSY_SLEEP: Duration = Duration::from_micros(250);
 
 /// The thread is not woken for work that is due less than this before it wakes.
-const SLACK: Duration = Duration::from_millis(1);
+const WAKE_SLACK: Duration = Duration::from_millis(1);
 
 /// The longest sleep, because a timer does not notice that the machine was suspended.
-const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// How long all runtimes try to connect. After that only the thread tries.
-const ALONE: Duration = Duration::from_secs(2);
+/// How long all runtimes try to connect to a server. After that only the thread tries.
+const ALL_ATTEMPT_TIME: Duration = Duration::from_secs(2);
 
 /// Returns the current runtime, if any.
 pub(super) fn here() -> Option<Id> {
@@ -41,7 +42,7 @@ struct ConnectionRecord<C> {
     is_taken: bool,
 }
 
-/// The pauses between attempts to connect to a server.
+/// Determines the pauses between attempts to connect to a server.
 #[derive(Debug, Default)]
 struct ConnectPacing {
     backoff: Backoff,
@@ -91,8 +92,8 @@ impl<C> Runtimes<C> {
         }
     }
 
-    /// The number of a runtime. A runtime that neither has a connection nor makes one gives its number up to the next
-    /// new runtime.
+    /// The number of a runtime. The next new runtime takes the number of a runtime that neither has a connection nor
+    /// makes one.
     pub(super) fn enter(&mut self, id: Option<Id>) -> RuntimeId {
         if id.is_none() {
             return NOWHERE;
@@ -135,8 +136,14 @@ impl<C> Runtimes<C> {
         &mut self.pacings[server][usize::from(runtime != THREAD)]
     }
 
-    /// Returns true if the caller should connect now. Then the attempt counts as begun.
-    pub(super) fn connects(&mut self, now: Time, runtime: RuntimeId, server: usize) -> bool {
+    /// Begins an attempt to connect, if the runtime needs one and may make it now. Returns true if the caller should
+    /// connect.
+    pub(super) fn begin_connecting(
+        &mut self,
+        now: Time,
+        runtime: RuntimeId,
+        server: usize,
+    ) -> bool {
         let may_try = runtime == THREAD || !self.is_away(server);
         let may_begin = may_try && self.pacing(runtime, server).next <= now;
         let record = self.record(runtime, server);
@@ -150,14 +157,14 @@ impl<C> Runtimes<C> {
         begins.is_some()
     }
 
-    /// True if a server has been away for `ALONE` or longer, so that only the thread tries to connect.
+    /// True if a server has been away for `ALL_ATTEMPT_TIME` or longer, so that only the thread tries to connect.
     fn is_away(&mut self, server: usize) -> bool {
         let thread = self.pacing(THREAD, server);
-        thread.is_failing && thread.backoff.duration() >= ALONE
+        thread.is_failing && thread.backoff.duration() >= ALL_ATTEMPT_TIME
     }
 
     /// The time at which the thread should next connect to one of these servers.
-    pub(super) fn connects_at(&mut self, servers: impl Iterator<Item = usize>) -> Option<Time> {
+    pub(super) fn next_attempt(&mut self, servers: impl Iterator<Item = usize>) -> Option<Time> {
         let next = servers.filter_map(|server| {
             let is_taken = self.record(THREAD, server)?.is_taken;
             (!is_taken).then(|| self.pacing(THREAD, server).next)
@@ -201,8 +208,8 @@ impl<C> Runtimes<C> {
         record.connection.take()
     }
 
-    /// Notes that a call was answered. This ends the row of failures, also for other runtimes unless they cannot
-    /// connect.
+    /// Notes that a call was answered. This resets the pause between attempts to connect, also for other runtimes
+    /// unless their attempts fail.
     pub(super) fn note_answer(&mut self, runtime: RuntimeId, server: usize) {
         self.pacing(runtime, server).backoff = Backoff::default();
         let connected = self.pacings[server]
@@ -236,7 +243,7 @@ impl<C> Runtimes<C> {
     }
 }
 
-/// The action that the thread needs.
+/// The action that the thread needs from the other threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Needs {
     #[default]
@@ -259,9 +266,14 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Decides whether to wake or start the thread once the lock is released. The thread then counts as running and
-    /// awake already. `due` is the time of its next work.
-    pub(super) fn look(&mut self, core: Option<&Core>, due: Option<Time>, is_used: bool) -> Needs {
+    /// Decides if the thread must be woken or started once the lock is released. If so, it counts as running and awake
+    /// from now on. `due` is the time of its next work.
+    pub(super) fn plan_wake(
+        &mut self,
+        core: Option<&Core>,
+        due: Option<Time>,
+        is_used: bool,
+    ) -> Needs {
         let is_over = !is_used && core.is_none_or(Core::is_idle);
         if !self.runs {
             self.runs = !is_over;
@@ -279,16 +291,16 @@ impl Keeper {
 
     /// True if it has work before it wakes.
     fn is_late(&self, core: &Core, due: Option<Time>) -> bool {
-        let is_due = due.is_some_and(|due| due + SLACK < self.sleeps_until);
+        let is_due = due.is_some_and(|due| due + WAKE_SLACK < self.sleeps_until);
         let sleeps = self.sleeps_until > Time::ZERO;
         sleeps && (is_due || core.has_call(THREAD))
     }
 
-    /// The time until which it sleeps. `due` is the time of its next work.
-    pub(super) fn sleeps(&mut self, now: Time, due: Option<Time>) -> Time {
+    /// Returns the time until which it should sleep, and notes that time. `due` is the time of its next work.
+    pub(super) fn plan_sleep(&mut self, now: Time, due: Option<Time>) -> Time {
         let longest = match mem::take(&mut self.is_busy) {
-            true => now + TICK,
-            false => now + LONGEST,
+            true => now + BUSY_SLEEP,
+            false => now + LONGEST_SLEEP,
         };
         self.sleeps_until = due.map_or(longest, |due| due.min(longest));
         self.sleeps_until

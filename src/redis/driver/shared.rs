@@ -41,9 +41,10 @@ pub(super) enum Dropped {
 }
 
 /// The most drops that are handled under one hold of the core's lock.
-const MOST: usize = 512;
+const MAX_DROPS: usize = 512;
 
-/// See the module docs of `driver`.
+/// The core and everything beside it, which all handles, permits, tasks and the thread share. The module docs of
+/// `driver` have the rules.
 pub(super) struct Shared<T: Transport> {
     pub(super) transport: T,
     pub(super) settings: CoreSettings,
@@ -70,15 +71,16 @@ struct SharedState<C> {
     rest: Rest<C>,
 }
 
-/// The state beside the core.
+/// The state that the lock protects beside the core.
 pub(super) struct Rest<C> {
     pub(super) cells: Cells,
     pub(super) runtimes: Runtimes<C>,
     pub(super) keeper: Keeper,
-    /// True if the last thread had no runtime.
-    pub(super) has_failed: bool,
+    /// True if the last thread could make no runtime.
+    pub(super) lacks_runtime: bool,
     /// True while a handle or a permit is left.
     pub(super) is_used: bool,
+    /// True once a shutdown was requested.
     pub(super) is_shut: bool,
 }
 
@@ -89,7 +91,8 @@ pub(super) struct Load<C> {
     pub(super) connection: Arc<C>,
 }
 
-/// The next call of a runtime. One call is made under one hold of the lock, because a call of many leases takes long.
+/// The next call of a runtime, and true if more may follow. The lock is released between two calls, because making a
+/// call of many leases takes long.
 pub(super) struct NextCall<C> {
     pub(super) load: Option<Load<C>>,
     pub(super) has_more: bool,
@@ -106,12 +109,12 @@ pub(super) struct Outbox {
     outages: Vec<(usize, Outage)>,
     /// Wakes the links whose connections may be mute.
     doubted: Vec<Arc<Notify>>,
-    /// The cells that were written to. True if a loss was written.
+    /// The cells whose tasks to wake, each with true if a loss was written.
     wakes: Vec<(Arc<Cell>, bool)>,
-    /// Dropped without the lock, because drops of wakers and connections run other code.
+    /// Values to drop without the lock, because drops of wakers and connections run foreign code.
     dropped: Vec<Arc<dyn Any + Send + Sync>>,
     thread: Needs,
-    /// True if nothing is left.
+    /// True if the store is ending, and nothing is left to send.
     is_drained: bool,
 }
 
@@ -127,7 +130,7 @@ impl<T: Transport> Shared<T> {
             cells: Cells::default(),
             runtimes: Runtimes::new(),
             keeper: Keeper::default(),
-            has_failed: false,
+            lacks_runtime: false,
             is_used: true,
             is_shut: false,
         };
@@ -147,18 +150,19 @@ impl<T: Transport> Shared<T> {
         }
     }
 
-    /// Enters the core. Returns `None` if it has panicked.
+    /// Runs `work` with the core, under its lock, and then delivers the effects. Returns `None` if the core has
+    /// panicked.
     pub(super) fn enter<R>(
         self: &Arc<Self>,
         work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
     ) -> Option<R> {
         // Earlier drops come first, however many they are, so that a claim sees the releases before it.
         let before = self.inbox.lock().len();
-        for _ in 0..before / MOST {
-            self.hold(self.state.lock(), |_, _, _| ());
+        for _ in 0..before / MAX_DROPS {
+            self.run_step(self.state.lock(), |_, _, _| ());
         }
-        let result = self.hold(self.state.lock(), work);
-        self.settle();
+        let result = self.run_step(self.state.lock(), work);
+        self.handle_inbox();
         result
     }
 
@@ -168,33 +172,34 @@ impl<T: Transport> Shared<T> {
         change: impl FnOnce(&mut Rest<T::Connection>) -> R,
     ) -> R {
         let result = change(&mut self.state.lock().rest);
-        self.settle();
+        self.handle_inbox();
         result
     }
 
     pub(super) fn health(self: &Arc<Self>) -> StoreHealth {
         let is_closed = self.enter(|_, _, _| ()).is_none();
-        match self.change(|rest| rest.keeper.runs && !rest.has_failed) {
+        match self.change(|rest| rest.keeper.runs && !rest.lacks_runtime) {
             _ if is_closed => StoreHealth::Closed,
             true => StoreHealth::Well,
             false => StoreHealth::NoKeeper,
         }
     }
 
-    pub(super) fn tell(&self, news: News) {
+    pub(super) fn report(&self, news: News) {
         contain(|| (self.observer)(news));
     }
 
+    /// Reports a failed attempt to connect, to the core and to operators.
     pub(super) fn not_connected(self: &Arc<Self>, server: usize) {
         let is_denied = self.transport.is_denied(server);
         let change = Change::NotConnected { server, is_denied };
         self.enter(|core, _, now| core.handle_servers(now, change));
         let why = self.transport.error(server);
-        self.tell(News::NotConnected(why));
+        self.report(News::NotConnected(why));
     }
 
     /// Adds a drop to the inbox, and handles the inbox unless another thread has the core's lock. Never panics. Waits
-    /// for that lock only if the keeper's thread cannot be started.
+    /// for that lock only if the keeper's thread must be started and cannot be.
     pub(super) fn post(self: &Arc<Self>, dropped: Dropped) {
         self.post_and(dropped, |_, _, _| ());
     }
@@ -207,22 +212,23 @@ impl<T: Transport> Shared<T> {
     ) -> Option<R> {
         self.inbox.lock().push_back(dropped);
         let state = self.state.try_lock();
-        let result = state.and_then(|state| self.hold(state, work));
-        self.settle();
+        let result = state.and_then(|state| self.run_step(state, work));
+        self.handle_inbox();
         result
     }
 
-    /// Handles the inbox, unless another thread has the lock, which then handles it.
-    fn settle(self: &Arc<Self>) {
+    /// Handles the inbox. If another thread has the lock, that thread does so after its unlock.
+    fn handle_inbox(self: &Arc<Self>) {
         while !self.inbox.lock().is_empty() {
             let Some(state) = self.state.try_lock() else {
                 return;
             };
-            self.hold(state, |_, _, _| ());
+            self.run_step(state, |_, _, _| ());
         }
     }
 
-    fn hold<R>(
+    /// Handles some of the inbox and then `work`, and delivers the effects after the unlock.
+    fn run_step<R>(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, SharedState<T::Connection>>,
         work: impl FnOnce(&mut Core, &mut Rest<T::Connection>, Time) -> R,
@@ -230,8 +236,8 @@ impl<T: Transport> Shared<T> {
         let now = (self.clock)();
         let dropped = {
             let mut inbox = self.inbox.lock();
-            let first = inbox.len().min(MOST);
-            inbox.drain(..first).collect()
+            let count = inbox.len().min(MAX_DROPS);
+            inbox.drain(..count).collect()
         };
         let mut outbox = Outbox::default();
         let result = state.step(now, (dropped, &mut outbox), work);
@@ -254,11 +260,11 @@ impl<T: Transport> Shared<T> {
                 .send_if_modified(|was| !mem::replace(was, true));
         }
         for news in outbox.news {
-            self.tell(news);
+            self.report(news);
         }
         for (server, outage) in outbox.outages {
             let why = self.transport.error(server);
-            self.tell(News::Outage(outage, why));
+            self.report(News::Outage(outage, why));
         }
         for (cell, is_loss) in outbox.wakes {
             contain(|| cell.wake(is_loss));
@@ -278,33 +284,33 @@ impl<C: ServerConnection> SharedState<C> {
     ) -> Option<R> {
         let Self { core, rest } = self;
         let result = core.as_mut().and_then(|core| {
-            let all = || {
+            let drops_and_work = || {
                 for dropped in &dropped {
-                    rest.dropped(now, *dropped, (Some(core), outbox));
+                    rest.handle_drop(now, *dropped, (Some(core), outbox));
                 }
                 let result = work(core, rest, now);
-                rest.tell(core, outbox);
+                rest.write_events(core, outbox);
                 result
             };
-            contain(all)
+            contain(drops_and_work)
         });
         if result.is_none() {
             for dropped in dropped {
-                rest.dropped(now, dropped, (None, outbox));
+                rest.handle_drop(now, dropped, (None, outbox));
             }
-            rest.end_all(now, outbox);
+            rest.close_cells(now, outbox);
             outbox.news.extend(core.take().map(|_| News::CoreDied));
         }
         let is_ending = rest.is_shut || !rest.is_used;
         outbox.is_drained = is_ending && core.as_ref().is_none_or(Core::is_idle);
         let due = core.as_ref().and_then(|core| rest.due(core));
-        outbox.thread = rest.keeper.look(core.as_ref(), due, rest.is_used);
+        outbox.thread = rest.keeper.plan_wake(core.as_ref(), due, rest.is_used);
         result
     }
 }
 
 impl<C: ServerConnection> Rest<C> {
-    fn dropped(
+    fn handle_drop(
         &mut self,
         now: Time,
         dropped: Dropped,
@@ -338,26 +344,26 @@ impl<C: ServerConnection> Rest<C> {
     }
 
     /// Writes the events of the core to cells, and adds its reports to the outbox.
-    fn tell(&mut self, core: &mut Core, outbox: &mut Outbox) {
+    fn write_events(&mut self, core: &mut Core, outbox: &mut Outbox) {
         while let Some((id, event)) = core.poll_event() {
             let Some(cell) = self.cells.get(id).map(Arc::clone) else {
                 continue;
             };
-            // No task waits for a later end.
+            // No task waits for a change of the end.
             let wakes = !matches!(event, Event::Held(..));
             let is_loss = matches!(event, Event::Lost | Event::Revoked);
-            let is_end = self.is_shut && event == Event::Lost;
+            let is_shutdown = self.is_shut && event == Event::Lost;
             let is_last = matches!(
                 event,
                 Event::Revoked | Event::Refused(..) | Event::Released(..)
             );
-            if is_end {
+            if is_shutdown {
                 // A shutdown appears to the holder as a revocation, not as a loss.
-                drop(cell.take(Event::Revoked));
+                drop(cell.apply(Event::Revoked));
             } else {
-                outbox.news.extend(cell.take(event));
+                outbox.news.extend(cell.apply(event));
             }
-            if is_end || is_last {
+            if is_shutdown || is_last {
                 let cell = self.cells.remove(id);
                 outbox.dropped.extend(cell.map(|cell| cell as _));
             }
@@ -375,7 +381,7 @@ impl<C: ServerConnection> Rest<C> {
     }
 
     /// After a panic of the core: fails undecided claims, and reports each permit whose lease has ended.
-    fn end_all(&mut self, now: Time, outbox: &mut Outbox) {
+    fn close_cells(&mut self, now: Time, outbox: &mut Outbox) {
         for cell in self.cells.all() {
             let (has_changed, lost) = cell.close(now);
             let wake = has_changed.then(|| (Arc::clone(cell), !lost.is_empty()));
@@ -384,9 +390,9 @@ impl<C: ServerConnection> Rest<C> {
         }
     }
 
-    /// The time at which the thread has work.
+    /// The time of the thread's next work.
     pub(super) fn due(&mut self, core: &Core) -> Option<Time> {
-        let connects = self.runtimes.connects_at(core.servers());
+        let connects = self.runtimes.next_attempt(core.servers());
         core.poll_timeout().into_iter().chain(connects).min()
     }
 
@@ -406,7 +412,7 @@ impl<C: ServerConnection> Rest<C> {
         })
     }
 
-    /// Adds the runtime's connection to a call. Without one the call has failed.
+    /// Adds the runtime's connection to a call. If it has none, reports to the core that the call has failed.
     pub(super) fn load(&mut self, core: &mut Core, now: Time, call: Call) -> Option<Load<C>> {
         let Some(connection) = self.runtimes.connection(call.runtime, call.server) else {
             core.handle_reply(now, call.id, Err(CallFailure::NotConnected));

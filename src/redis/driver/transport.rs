@@ -16,16 +16,16 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
 
     /// Makes a connection of the current runtime to a server. Returns `None` if that fails.
     ///
-    /// `messages` receives the messages of the server to this process. The connection has answered once, so the server is not
-    /// stalled.
+    /// `messages` receives the messages of the server to this process. The returned connection has answered
+    /// once, so its server is not stalled.
     fn connect(
         &self,
         server: usize,
         messages: Option<Messages>,
     ) -> impl Future<Output = Option<Self::Connection>> + Send;
 
-    /// Waits for a map of slots with another version than this one. Returns its version and the map. The keeper's thread always
-    /// waits for it.
+    /// Waits for a map of slots with another version than this one. Returns its version and the map. The keeper's
+    /// thread always waits for it.
     fn slots(&self, _version: u64) -> impl Future<Output = (u64, SlotRanges)> + Send {
         pending()
     }
@@ -35,7 +35,7 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
         server.to_string()
     }
 
-    /// The last error of a server since a connection was last made: of a connect, or of a command.
+    /// The last error of a server, of an attempt to connect or of a command, since a connection was last made.
     fn error(&self, _server: usize) -> Option<Cause> {
         None
     }
@@ -85,7 +85,7 @@ pub(in crate::redis) enum News {
     Outage(Outage, Option<Cause>),
     /// A change to the reported limits of operators.
     Limits(LimitsEvent),
-    /// A level of a permit with this token is lost.
+    /// A level of a permit is lost. The number is its token.
     Lost(Policy, u64, LostBy),
     /// A level of a permit is held without its server. The name is that of its semaphore. True if the server had
     /// granted it.

@@ -11,7 +11,7 @@ use crate::{
     redis::{
         error::CallError,
         fault::Class,
-        protocol::{Form, reply as read, script_command},
+        protocol::{Form, convert_reply, script_command},
         transport::{self, Inquiry, Replies, ServerRole, Subscription, Topology},
     },
     semaphore::timer::{Backoff, timeout},
@@ -35,8 +35,9 @@ use std::{
 };
 use tokio::{select, sync::OwnedMutexGuard, time::sleep};
 
-/// How long calls wait for the subscription. They do not need it, and a lease may end during the wait.
-const AHEAD: Duration = Duration::from_millis(250);
+/// How long a new connection of the thread waits for its subscription before it sends calls. Calls do not need it, and
+/// a lease may end during the wait.
+const SUBSCRIBE_FIRST: Duration = Duration::from_millis(250);
 
 /// The shortest time between two inquiries into why connecting fails, because each needs further connections.
 const INQUIRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -49,11 +50,11 @@ struct Servers {
     owner: Arc<Owner>,
     /// The last error of each server.
     errors: Mutex<HashMap<usize, CallError>>,
-    /// When each server was last the subject of an inquiry.
+    /// The time of the last inquiry at each server: see [`Inquiry`].
     inquiries: Mutex<HashMap<usize, Instant>>,
-    /// Held by the one connection of the thread that receives messages. Any connection will do, because a cluster sends
-    /// messages through all nodes.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Held by the connection of the thread that receives messages. One is enough, because a cluster sends messages
+    /// through all nodes.
+    message_turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Wire {
@@ -63,39 +64,40 @@ impl Wire {
             owner,
             errors: Mutex::default(),
             inquiries: Mutex::default(),
-            turn: Arc::default(),
+            message_turn: Arc::default(),
         }))
     }
 
-    /// Makes a connection. If it is for messages, subscribes before anything is sent, so that no message is missed,
-    /// unless that takes too long.
+    /// Makes a connection. If it is for messages, subscribes before anything is sent, so that no message is missed, but
+    /// does not wait long for that.
     async fn open(&self, server: usize, messages: Option<Messages>) -> Result<Session, CallError> {
         let servers = Arc::clone(&self.0);
         let inquiry = servers.inquiry(server);
-        let line = Arc::clone(&servers.topology).connect(server, inquiry);
-        let line = match line.await {
-            // The reason that an earlier inquiry found still holds.
+        let connecting = Arc::clone(&servers.topology).connect(server, inquiry);
+        let connection = match connecting.await {
+            // Without an inquiry the reason is unknown, and the reason that an earlier inquiry found probably still
+            // holds.
             Err(error) if inquiry == Inquiry::Skip && error.is_unexplained() => {
                 let known = servers.error(server);
                 let known = known.filter(|known| matches!(known, CallError::Unavailable(_)));
                 return Err(known.unwrap_or(error));
             }
-            line => line?,
+            connected => connected?,
         };
         let mut session = Session {
             servers,
             server,
-            line,
+            connection,
             messages,
             subscription: Mutex::default(),
             is_known: Default::default(),
         };
         if session.messages.is_some()
-            && let Ok(turn) = Arc::clone(&self.0.turn).try_lock_owned()
+            && let Ok(turn) = Arc::clone(&self.0.message_turn).try_lock_owned()
         {
-            let subscription = match timeout(AHEAD, session.subscribe()).await {
-                // A server that requires a password reports that only for a short command. At a long command it closes
-                // the connection.
+            let subscription = match timeout(SUBSCRIBE_FIRST, session.subscribe()).await {
+                // A server that requires a password reports that in the answer to a short command, such as this one. At
+                // a long command it closes the connection.
                 Ok(Err(error)) if error.is_code(&["NOAUTH"]) => return Err(error),
                 Ok(Ok(subscription)) => Some(subscription),
                 Ok(Err(_)) | Err(_) => None,
@@ -124,7 +126,7 @@ impl Transport for Wire {
                 Some(session)
             }
             Err(error) => {
-                self.0.failed(server, error);
+                self.0.note_failure(server, error);
                 None
             }
         }
@@ -172,8 +174,8 @@ impl Servers {
         Inquiry::Run
     }
 
-    fn failed(&self, server: usize, error: CallError) {
-        self.topology.failed(&error);
+    fn note_failure(&self, server: usize, error: CallError) {
+        self.topology.note_failure(&error);
         self.errors.lock().insert(server, error);
     }
 }
@@ -182,7 +184,7 @@ impl Servers {
 pub(in crate::redis) struct Session {
     servers: Arc<Servers>,
     server: usize,
-    line: Arc<transport::Connection>,
+    connection: Arc<transport::Connection>,
     /// The handler of messages, if this is the thread's connection.
     messages: Option<Messages>,
     /// A subscription from `open`, with its turn, until the task that receives messages takes it.
@@ -197,16 +199,17 @@ impl ServerConnection for Session {
         commands: Vec<Command>,
         left: Duration,
     ) -> Result<Vec<Answer>, CallFailure> {
-        let (verbs, runs): (Vec<Verb>, _) =
-            commands.iter().map(|command| self.run(command)).unzip();
+        let (verbs, encoded): (Vec<Verb>, _) =
+            commands.iter().map(|command| self.encode(command)).unzip();
         // If the future is dropped after half of its time or more, the call counts as timed out. Half is enough,
         // because the carrier's timer began earlier.
         let unanswered = guard(Instant::now(), |sent| {
             if sent.elapsed() >= left / 2 {
-                self.servers.failed(self.server, CallError::Timeout(left));
+                self.servers
+                    .note_failure(self.server, CallError::Timeout(left));
             }
         });
-        let replies = self.line.call(runs).await;
+        let replies = self.connection.call(encoded).await;
         ScopeGuard::into_inner(unanswered);
         let replies = commands.iter().zip(verbs).zip(replies);
         let answers = replies.map(|((command, verb), reply)| self.answer(command, verb, reply));
@@ -214,12 +217,12 @@ impl ServerConnection for Session {
     }
 
     fn is_over(&self) -> bool {
-        self.line.is_over()
+        self.connection.is_over()
     }
 
     async fn closed(&self) {
         select! {
-            () = self.line.closed() => {}
+            () = self.connection.closed() => {}
             () = self.receive() => {}
         }
     }
@@ -235,14 +238,14 @@ impl Session {
         let (start, mut backoff) = (Instant::now(), Backoff::default());
         let mut subscribed = self.subscription.lock().take();
         while subscribed.is_none() {
-            let turn = Arc::clone(&self.servers.turn).lock_owned().await;
+            let turn = Arc::clone(&self.servers.message_turn).lock_owned().await;
             match self.subscribe().await {
                 Ok(subscription) => {
                     subscribed = Some((turn, subscription));
                     messages(Message::Subscribed);
                 }
                 Err(error) => {
-                    self.servers.topology.failed(&error);
+                    self.servers.topology.note_failure(&error);
                     drop(turn);
                     sleep(backoff.fail(start.elapsed())).await;
                 }
@@ -255,31 +258,34 @@ impl Session {
     }
 
     pub(in crate::redis) async fn subscribe(&self) -> Result<Subscription, CallError> {
-        self.line.subscribe(&self.servers.owner.channel()).await
+        self.connection
+            .subscribe(&self.servers.owner.channel())
+            .await
     }
 
     /// True if the server gets no optional commands.
     pub(in crate::redis) fn is_basic(&self) -> bool {
-        self.line.endpoint().is_basic()
+        self.connection.endpoint().is_basic()
     }
 
-    /// The command that every claim needs, and at which the server ends connections, if any.
+    /// The first command that the store needs and at which the server ends connections, if any.
     pub(in crate::redis) async fn ends_at(&self) -> Option<&'static str> {
         let channel = self.servers.owner.channel();
-        transport::ends_at(self.line.endpoint(), &channel).await
+        transport::ends_at(self.connection.endpoint(), &channel).await
     }
 
     /// Sends commands that the core does not know of.
     pub(in crate::redis) async fn request(&self, commands: Vec<Cmd>) -> Replies {
-        let replies = self.line.call(commands).await;
+        let replies = self.connection.call(commands).await;
         let errors = replies.iter().filter_map(|reply| reply.as_ref().err());
-        errors.for_each(|error| self.servers.topology.failed(error));
+        errors.for_each(|error| self.servers.topology.note_failure(error));
         replies
     }
 
-    fn run(&self, command: &Command) -> (Verb, Cmd) {
-        let mut run = Run {
+    fn encode(&self, command: &Command) -> (Verb, Cmd) {
+        let mut run = ScriptRun {
             is_known: &self.is_known,
+            // Stays for a command that runs no script.
             verb: Verb::Presence,
             cmd: Cmd::new(),
         };
@@ -293,11 +299,15 @@ impl Session {
         verb: Verb,
         reply: Result<Value, CallError>,
     ) -> Result<Answer, CallFailure> {
-        let answer = reply.and_then(|reply| command.decode(&read(reply)).ok_or(CallError::Reply));
+        let answer = reply.and_then(|reply| {
+            command
+                .decode(&convert_reply(reply))
+                .ok_or(CallError::Reply)
+        });
         match (answer, command) {
             (Ok(Answer::Replicas(have)), Command::Confirm { replicas, .. }) if have < *replicas => {
                 let too_few = CallError::NotReplicated(have);
-                self.servers.failed(self.server, too_few);
+                self.servers.note_failure(self.server, too_few);
                 Ok(Answer::Replicas(have))
             }
             (Ok(answer), _) => Ok(answer),
@@ -312,7 +322,7 @@ impl Session {
                     true => Err(CallFailure::Broken),
                     false => Ok(Answer::Failed(self.fault(&error))),
                 };
-                self.servers.failed(self.server, error);
+                self.servers.note_failure(self.server, error);
                 answer
             }
         }
@@ -321,10 +331,11 @@ impl Session {
     /// The reason why this server has not run a command, or not completely.
     pub(in crate::redis) fn fault(&self, error: &CallError) -> CommandFault {
         let topology = &self.servers.topology;
-        let next = error.redirect();
-        let next =
-            next.map(|(address, is_moving)| (topology.server_at(address, self.server), is_moving));
-        match next {
+        let redirect = error.redirect().map(|(address, is_moving)| {
+            let server = topology.server_at(address, self.server);
+            (server, is_moving)
+        });
+        match redirect {
             Some((Some(server), true)) => CommandFault::Ask(server),
             Some((Some(server), false)) => CommandFault::Moved(server),
             // The node does not know the name of the other node. The map of slots has it once the slot has moved.
@@ -340,14 +351,14 @@ impl Session {
     }
 }
 
-/// A run that is being written.
-struct Run<'a> {
+/// A run of a script that is being encoded.
+struct ScriptRun<'a> {
     is_known: &'a [AtomicBool; Verb::ALL.len()],
     verb: Verb,
     cmd: Cmd,
 }
 
-impl Sink for Run<'_> {
+impl Sink for ScriptRun<'_> {
     fn begin(&mut self, verb: Verb, keys: usize, args: usize) {
         /// About the length of an id, and of a key.
         const ITEM: usize = 56;
@@ -365,7 +376,7 @@ impl Sink for Run<'_> {
     }
 }
 
-impl CommandSink for Run<'_> {
+impl CommandSink for ScriptRun<'_> {
     fn plain(&mut self, words: &[&dyn fmt::Display]) {
         words.iter().for_each(|word| self.add(word));
     }

@@ -10,45 +10,45 @@ fn broken() -> CallError {
     CallError::Redis(io::Error::from(io::ErrorKind::BrokenPipe).into())
 }
 
-/// An error that a server has answered with.
-fn answered(code: &str) -> CallError {
-    let reply = format!("-{code} as a server says it\r\n");
+/// A server's error with this code.
+fn error_with_code(code: &str) -> CallError {
+    let reply = format!("-{code} and some text\r\n");
     let value = parse_redis_value(reply.as_bytes()).expect("an answer");
     let error = value.extract_error().expect_err("an error");
     assert_eq!(error.code(), Some(code));
     CallError::Redis(error)
 }
 
-fn are(errors: &[CallError], is_it: impl Fn(&CallError) -> bool) -> Vec<bool> {
+fn each(errors: &[CallError], is_it: impl Fn(&CallError) -> bool) -> Vec<bool> {
     errors.iter().map(is_it).collect()
 }
 
 #[test]
-fn a_connection_that_broke_is_told_from_one_that_was_not_made() {
+fn a_broken_connection_is_a_disconnect_and_one_that_was_not_made_is_none() {
     let errors = [
         unavailable(),
         CallError::Congested,
         CallError::Timeout(Duration::ZERO),
         broken(),
-        answered("ERR"),
+        error_with_code("ERR"),
         CallError::Reply,
     ];
     let [yes, no] = [true, false];
-    let disconnect = are(&errors, CallError::is_disconnect);
+    let disconnect = each(&errors, CallError::is_disconnect);
     assert_eq!(disconnect, [no, no, no, yes, no, no]);
 }
 
 #[test]
-fn a_server_s_error_is_told_by_its_code() {
+fn a_servers_error_is_recognized_by_its_code() {
     let codes = ["READONLY", "CROSSSLOT", "NOSCRIPT", "WRONGTYPE", "ERR"];
-    let errors = codes.map(answered);
+    let errors = codes.map(error_with_code);
     let [yes, no] = [true, false];
     assert_eq!(
-        are(&errors, |error| error.is_code(&["READONLY"])),
+        each(&errors, |error| error.is_code(&["READONLY"])),
         [yes, no, no, no, no]
     );
     assert_eq!(
-        are(&errors, |error| error.is_code(&["NOSCRIPT"])),
+        each(&errors, |error| error.is_code(&["NOSCRIPT"])),
         [no, no, yes, no, no]
     );
 }
@@ -62,7 +62,7 @@ fn a_script_that_a_moving_slot_has_ended_may_be_sent_again_and_is_no_mistake() {
     ] {
         let error = make_extension_error("ERR".to_owned(), Some(said.to_owned()));
         let error = CallError::Redis(error);
-        let others = [answered("TRYAGAIN"), answered("WRONGTYPE")];
+        let others = [error_with_code("TRYAGAIN"), error_with_code("WRONGTYPE")];
         assert!(error.is_interrupted() && error.may_pass() && error.is_of_one_key());
         assert!(!error.is_unavailable() && !others.iter().any(CallError::is_interrupted));
     }
@@ -80,7 +80,7 @@ fn a_slot_without_a_node_is_unavailable_for_its_own_keys_only() {
 }
 
 #[test]
-fn an_error_says_its_own_level_and_its_cause_is_its_source() {
+fn an_error_displays_its_own_level_and_its_cause_is_its_source() {
     let said = |error: CallError| (error.to_string(), error.source().is_some());
     let ms = Duration::from_millis(5);
     let no_answer = "no answer from Redis within 5ms".to_owned();
@@ -89,7 +89,8 @@ fn an_error_says_its_own_level_and_its_cause_is_its_source() {
     assert_eq!(said(broken()), ("Redis failed".into(), true));
 }
 
-fn answer(text: &str) -> CallError {
+/// A server's error with this code and text.
+fn error_with_text(text: &str) -> CallError {
     let line = format!("-{text}\r\n");
     let value = parse_redis_value(line.as_bytes()).expect("an error is a value");
     let redis::Value::ServerError(error) = value else {
@@ -110,16 +111,16 @@ fn a_server_that_cannot_work_is_unavailable() {
         "OOM",
         "READONLY",
     ] {
-        let error = answer(&format!("{code} as it says"));
+        let error = error_with_text(&format!("{code} and some text"));
         assert!(error.is_unavailable(), "{error:?}");
     }
     let old = "ERR Error running script (call to f_1): @user_script:7: @user_script: 7: \
                -OOM command not allowed when used memory > 'maxmemory'.";
-    assert!(answer(old).is_unavailable());
+    assert!(error_with_text(old).is_unavailable());
 }
 
 #[test]
-fn a_mistake_is_an_answer() {
+fn a_mistake_does_not_make_the_store_unavailable() {
     for text in [
         "NOPERM this user has no permissions",
         "WRONGTYPE Operation against a key",
@@ -127,7 +128,7 @@ fn a_mistake_is_an_answer() {
         "ERR unknown command",
         "ERR Error running script (call to f_1): @user_script:7: WRONGTYPE Operation -OOM-like",
     ] {
-        let error = answer(text);
+        let error = error_with_text(text);
         assert!(!error.is_unavailable(), "{error:?}");
     }
     let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
@@ -136,7 +137,7 @@ fn a_mistake_is_an_answer() {
 }
 
 #[test]
-fn silence_is_a_failure_and_a_crowd_of_ours_is_none() {
+fn silence_makes_the_store_unavailable_and_a_congested_connection_does_not() {
     let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
     assert!(CallError::Unavailable(refused()).is_unavailable());
     assert!(CallError::Timeout(Duration::ZERO).is_unavailable());
@@ -145,18 +146,18 @@ fn silence_is_a_failure_and_a_crowd_of_ours_is_none() {
 }
 
 #[test]
-fn a_text_that_has_the_password_is_hidden_and_one_that_is_known_is_the_same_for_all() {
+fn a_text_with_the_password_is_hidden_and_a_known_text_is_the_same_for_all_passwords() {
     let wrong = ("WRONGPASS", WRONG);
     for secret in ["password", "user", "horse", "WRONGPASS"] {
-        assert_eq!(told(wrong, secret), wrong);
+        assert_eq!(scrubbed(wrong, secret), wrong);
     }
     let needless = "AUTH <password> called without any password configured for the default user.";
     for secret in ["password", "user", "horse"] {
-        assert_eq!(told(("ERR", needless), secret), ("ERR", NEEDLESS));
+        assert_eq!(scrubbed(("ERR", needless), secret), ("ERR", NEEDLESS));
     }
     let unknown = "unknown command `AUTH`, with args beginning with: `horse`, ";
     assert_eq!(
-        told(("ERR", unknown), "horse"),
+        scrubbed(("ERR", unknown), "horse"),
         ("ERR", "unknown command `AUTH`")
     );
     for (said, secret) in [
@@ -165,29 +166,29 @@ fn a_text_that_has_the_password_is_hidden_and_one_that_is_known_is_the_same_for_
         ("sent: käse", "ä"),
         ("sent: ''", "'"),
     ] {
-        assert_eq!(told(("ERR", said), secret), ("ERR", ""));
+        assert_eq!(scrubbed(("ERR", said), secret), ("ERR", ""));
     }
     assert_eq!(
-        told(("ERR", "unknown command 'x'"), "x"),
+        scrubbed(("ERR", "unknown command 'x'"), "x"),
         ("ERR", "unknown")
     );
-    assert_eq!(told(("ERR", "nothing"), ""), ("ERR", "nothing"));
+    assert_eq!(scrubbed(("ERR", "nothing"), ""), ("ERR", "nothing"));
 }
 
 #[test]
-fn a_code_that_has_the_password_or_a_part_of_it_is_hidden() {
+fn a_code_with_the_password_or_a_part_of_it_is_hidden() {
     for (answer, secret) in [
         (("horse", ""), "horse"),
         (("horse", "is it"), "horse"),
         (("my", "horse"), "my horse"),
         (("-a", "b c"), "a b"),
     ] {
-        assert_eq!(told(answer, secret), ("ERR", ""));
+        assert_eq!(scrubbed(answer, secret), ("ERR", ""));
     }
 }
 
 #[test]
-fn what_is_known_of_an_answer_that_has_the_password_means_the_same() {
+fn an_answer_with_the_password_keeps_its_class_when_it_is_hidden() {
     for (code, said, secret) in [
         ("ERR", "DB index is out of range", "range"),
         ("ERR", "SELECT is not allowed in cluster mode", "cluster"),
@@ -201,12 +202,12 @@ fn what_is_known_of_an_answer_that_has_the_password_means_the_same() {
         ),
         ("LOADING", "Redis is loading the dataset", "dataset"),
     ] {
-        let meaning = |(code, said): (&str, &str)| {
+        let class = |(code, said): (&str, &str)| {
             let said = Some(said.to_owned());
             Class::classify(&make_extension_error(code.to_owned(), said))
         };
-        let told = told((code, said), secret);
-        assert_ne!(told, (code, said), "{secret}");
-        assert_eq!(meaning(told), meaning((code, said)), "{secret}");
+        let hidden = scrubbed((code, said), secret);
+        assert_ne!(hidden, (code, said), "{secret}");
+        assert_eq!(class(hidden), class((code, said)), "{secret}");
     }
 }

@@ -1,4 +1,4 @@
-//! The one table of what a server can answer or fail with.
+//! The one table that classifies the answers of servers and the errors of redis-rs.
 
 use crate::semaphore::BoxError;
 use redis::{ErrorKind, RedisError};
@@ -21,7 +21,7 @@ pub(in crate::redis) enum Class {
     Interrupted,
     /// No node serves the slot. The node that answers serves its own slots.
     Unserved,
-    /// The answer is not known: a proxy's backend may be starting.
+    /// The answer is not in the table, for example because a proxy's backend is starting.
     Unknown,
     /// The server refuses the user or the password. The text is the remedy.
     Credentials(&'static str),
@@ -41,9 +41,9 @@ pub(in crate::redis) enum Class {
     Mistake,
 }
 
-/// Maps the code of an answer and a phrase of its text, in lowercase, to a class. An empty code or phrase matches all, and
-/// the first matching row wins. Many errors share a code, so most rows have a phrase. A text may contain the user's name,
-/// so phrases are as specific as possible.
+/// Maps the code of an answer and a phrase of its text, in lowercase, to a class. An empty code or phrase matches all,
+/// and the first matching row wins. Many errors share a code, so most rows have a phrase. A text may contain the user's
+/// name, so phrases are as specific as possible.
 const TABLE: [(&str, &str, Class); 49] = [
     ("CLUSTERDOWN", "hash slot not served", Class::Unserved),
     ("ASK", "", Class::Moved),
@@ -156,18 +156,19 @@ impl Class {
     }
 }
 
-/// The table's code and phrase for an answer. They lead to the same class and contain no secret.
-pub(in crate::redis) fn known(code: &str, text: &str) -> (&'static str, &'static str) {
+/// The code and the phrase of the table's row for an answer. They have the same class, and contain no secret.
+pub(in crate::redis) fn known_words(code: &str, text: &str) -> (&'static str, &'static str) {
     let (code, phrase) = row(code, text).map_or(("", ""), |(code, phrase, _)| (*code, *phrase));
     (if code.is_empty() { "ERR" } else { code }, phrase)
 }
 
+/// The first row that matches an answer.
 fn row(code: &str, text: &str) -> Option<&'static (&'static str, &'static str, Class)> {
     let code = code_of_script(text).unwrap_or(code);
     let text = text.to_lowercase();
-    let is_it =
-        |(own, phrase): (&str, &str)| (own.is_empty() || own == code) && text.contains(phrase);
-    TABLE.iter().find(|(own, phrase, _)| is_it((own, phrase)))
+    TABLE.iter().find(|(row_code, phrase, _)| {
+        (row_code.is_empty() || *row_code == code) && text.contains(*phrase)
+    })
 }
 
 /// The code of an error in a script. Before Redis 7 it is part of the text: `-CODE` after the place in the script.
@@ -177,7 +178,7 @@ fn code_of_script(text: &str) -> Option<&str> {
     words.find(|word| word.bytes().all(|byte| byte.is_ascii_uppercase()))
 }
 
-/// A mistake that a connection shows by its behaviour, as the cause of an I/O error.
+/// A mistake in the settings that a connection shows by its behaviour. It is the cause of an I/O error.
 #[derive(Debug)]
 pub(in crate::redis) enum Unfit {
     SpeaksTls,
@@ -188,7 +189,7 @@ pub(in crate::redis) enum Unfit {
     WrongName,
     /// A supplied connector has ignored what it was given.
     WrongConnector,
-    /// The connection closes at each such command, as with a proxy that does not support it.
+    /// The connection closes at this command each time, as with a proxy that does not support it.
     EndsAt(&'static str),
 }
 
@@ -231,7 +232,7 @@ impl From<Unfit> for RedisError {
     }
 }
 
-/// A user's function has failed, as the cause of an I/O error.
+/// The failure of a user's function. It is the cause of an I/O error.
 #[derive(Debug)]
 pub(in crate::redis) struct Failed {
     /// The setting that has the function.
@@ -245,7 +246,7 @@ impl Failed {
         io::Error::other(Self { setting, cause }).into()
     }
 
-    /// The cause of an error, if it is this.
+    /// The cause of an error, if it is such a failure.
     pub(in crate::redis) fn find_in(error: &RedisError) -> Option<&Self> {
         io_cause(error)
     }

@@ -4,7 +4,7 @@ use crate::{redis::error::own_text, semaphore::BoxError};
 use redis::RedisError;
 use std::{borrow::Cow, error::Error as StdError, fmt, iter::successors, sync::Arc};
 
-/// The remedy for a failure of the store in Redis.
+/// The kind of a failure of the store in Redis, by its remedy.
 ///
 /// # Examples
 ///
@@ -25,7 +25,8 @@ pub enum Kind {
     /// reply is not recognized, for example from a proxy whose backend is starting.
     Retry,
     /// No server answers, or none can work now: it loads its data, is out of memory, is a replica, or has too few
-    /// replicas. Another attempt may succeed. Until then [`WhenUnavailable`](crate::redis::WhenUnavailable) decides claims.
+    /// replicas. Another attempt may succeed. Until then [`WhenUnavailable`](crate::redis::WhenUnavailable) decides
+    /// claims.
     Unavailable,
     /// The server refuses this call because of its key. Calls for other keys may succeed.
     OneKey,
@@ -47,7 +48,7 @@ pub(super) struct Fault {
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     Redis(RedisError),
-    Other(Arc<Once>),
+    Other(Arc<DistinctCauses>),
 }
 
 impl Fault {
@@ -71,17 +72,17 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Hides the causes whose text the error already contains.
+/// An error without the causes whose text it already contains.
 #[derive(Debug)]
-pub(super) struct Once(BoxError);
+pub(super) struct DistinctCauses(BoxError);
 
-impl fmt::Display for Once {
+impl fmt::Display for DistinctCauses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl StdError for Once {
+impl StdError for DistinctCauses {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         let text = self.0.to_string();
         let is_news = |cause: &&(dyn StdError + 'static)| !text.contains(&cause.to_string());
@@ -96,11 +97,11 @@ impl ConnectError {
     }
 }
 
-/// The public face of a fault.
+/// Implements a public error that wraps a fault.
 macro_rules! face {
     ($name:ident) => {
         impl $name {
-            /// The kind of the failure, which is its remedy.
+            /// The kind of the failure, which determines the remedy.
             ///
             /// # Examples
             ///
@@ -119,7 +120,7 @@ macro_rules! face {
                 self.0.setting
             }
 
-            /// The error of redis-rs, which has what the server answered.
+            /// The error of redis-rs, which has the server's answer.
             ///
             /// # Examples
             ///
@@ -216,7 +217,7 @@ impl ConnectError {
 
     /// Adds the error of another library that refused the setting.
     pub(in crate::redis) fn with_source(mut self, error: impl Into<BoxError>) -> Self {
-        self.0.source = Some(Source::Other(Arc::new(Once(error.into()))));
+        self.0.source = Some(Source::Other(Arc::new(DistinctCauses(error.into()))));
         self
     }
 
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cause_repeats_is_said_once() {
+    fn a_text_that_a_cause_repeats_is_shown_once() {
         let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
         let (unavailable, setting) = (
             ConnectError::unavailable(refused()),
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_is_missed_where_a_text_is_no_url() {
+    fn a_text_that_is_no_url_gets_a_hint_at_the_scheme() {
         let url = |text| {
             chain(&ConnectError::url(
                 (ErrorKind::InvalidClientConfig, text).into(),

@@ -56,15 +56,15 @@ impl Origin<'_> {
         })
     }
 
-    /// The error of a server that reports to be a replica. Where Sentinels or a cluster name a new primary, a retry soon
-    /// finds it.
+    /// The error of a server that reports to be a replica. Where Sentinels or a cluster name a new primary, a retry
+    /// soon finds it.
     pub(in crate::redis) fn replica(&self) -> ConnectError {
         let error = make_extension_error("READONLY".to_owned(), Some(IS_REPLICA.to_owned()));
         let mistake = self.mistake("", &error).map(ConnectError);
         mistake.unwrap_or_else(|| ConnectError::unavailable(error))
     }
 
-    /// The fault, if only a change of settings can correct it.
+    /// The fault of an error, if only a change of settings can correct it, or if a user's function has failed.
     fn mistake(&self, command: &str, error: &RedisError) -> Option<Fault> {
         if let Some(unfit) = Unfit::find_in(error) {
             return Some(unfit_fault(unfit, error));
@@ -87,7 +87,7 @@ impl Origin<'_> {
             Class::Command if self.role == ServerRole::Sentinel && is_unknown() => {
                 (Some("connect_sentinel"), NO_SENTINEL.into())
             }
-            Class::Command => (None, refused(command, error)),
+            Class::Command => (None, not_permitted(command, error)),
             Class::Keys => {
                 let text = format!("the user may not use the keys {prefix}*: allow `~{prefix}*`");
                 (None, text.into())
@@ -98,13 +98,13 @@ impl Origin<'_> {
                 (None, text.into())
             }
             Class::Mistake => (None, REFUSED.into()),
-            Class::Moved if !self.is_found() => (Some("url"), NODE.into()),
+            Class::Moved if !self.is_named_by_others() => (Some("url"), NODE.into()),
             Class::NoNode => (Some("connect_cluster"), NO_NODE.into()),
             Class::NoRedis => {
                 let wrong = ConnectError::of_setting("url", NO_REDIS);
-                return Some(wrong.with_source(line(error)).0);
+                return Some(wrong.with_source(in_one_line(error)).0);
             }
-            Class::Replica if !self.is_found() => (Some("url"), REPLICA.into()),
+            Class::Replica if !self.is_named_by_others() => (Some("url"), REPLICA.into()),
             Class::Type => (Some("prefix"), TYPE.into()),
             Class::Again
             | Class::Down
@@ -121,8 +121,8 @@ impl Origin<'_> {
         })
     }
 
-    /// True if the server was found through others, which may name another one a moment later.
-    fn is_found(&self) -> bool {
+    /// True if other servers have named the server, because they may name another one a moment later.
+    fn is_named_by_others(&self) -> bool {
         matches!(self.role, ServerRole::Primary | ServerRole::Node)
     }
 }
@@ -134,7 +134,7 @@ fn unfit_fault(unfit: &Unfit, error: &RedisError) -> Fault {
         Unfit::Handshake(error) => {
             let refusal = error.to_string();
             let has = |words: &str| refusal.contains(words);
-            // The other side reports its refusal by an alert.
+            // The server reports by an alert that it refuses this side.
             let (setting, text) = if has("alert") {
                 ("client_certificate", ALERT)
             } else if has("not valid for name")
@@ -151,7 +151,7 @@ fn unfit_fault(unfit: &Unfit, error: &RedisError) -> Fault {
         }
         Unfit::WrongName => ("connect_sentinel", WRONG_NAME.into()),
         Unfit::WrongConnector => ("connector", IGNORED.into()),
-        Unfit::EndsAt(command) => ("url", ends_at(command).into()),
+        Unfit::EndsAt(command) => ("url", connection_ends_text(command).into()),
     };
     Fault {
         setting: Some(setting),
@@ -181,8 +181,8 @@ const UNNAMED: &str = "the server does not permit a command of this call, which 
 const REFUSED: &str = "the server refuses what the store needs";
 
 /// The remedy for a command that the server lacks or forbids.
-fn refused(command: &str, error: &RedisError) -> Cow<'static, str> {
-    let name = name(command, error);
+fn not_permitted(command: &str, error: &RedisError) -> Cow<'static, str> {
+    let name = command_name(command, error);
     match name.is_empty() {
         true => UNNAMED.into(),
         false => {
@@ -195,7 +195,7 @@ fn refused(command: &str, error: &RedisError) -> Cow<'static, str> {
     }
 }
 
-fn ends_at(command: &str) -> String {
+fn connection_ends_text(command: &str) -> String {
     format!(
         "what answers there ends the connection at {command}, as a proxy does that does not know it: connect to \
          Redis itself, or through a proxy that passes on EVALSHA, EVAL and SUBSCRIBE, and HELLO for a \
@@ -232,13 +232,13 @@ fn with_command(command: &str, error: &RedisError) -> RedisError {
 }
 
 /// The text of an error in one line, because it may contain a page of HTML.
-fn line(error: &RedisError) -> String {
+fn in_one_line(error: &RedisError) -> String {
     let text = error.to_string();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The name of the failed command. The server may quote another command of the same batch.
-fn name(command: &str, error: &RedisError) -> String {
+fn command_name(command: &str, error: &RedisError) -> String {
     let text = error.detail().unwrap_or_default().to_lowercase();
     let rest = text
         .split_once(" run the ")

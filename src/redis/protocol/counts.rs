@@ -4,8 +4,8 @@ use crate::redis::error::CallError;
 use proto::verbs::{PauseEntry, millis};
 use redis::{Cmd, Value, cmd, from_redis_value};
 
-/// The commands that count a semaphore's held units and live entries (waiters and the pause), and read the first entry of its
-/// queue. `now` is ms of the server's clock.
+/// The commands that count a semaphore's held units and live entries (waiters and the pause), and read the first entry
+/// of its queue. `now` is ms of the server's clock.
 pub(in crate::redis) fn count_commands(name: &str, now: u64) -> [Cmd; 3] {
     let count = |suffix| {
         let mut count = cmd("ZCOUNT");
@@ -29,7 +29,8 @@ pub(in crate::redis) struct SemaphoreCounts {
     pub(in crate::redis) pause: Option<(PauseEntry, u64)>,
 }
 
-/// Reads the replies to [`count_commands`]. A pause that has ended by `now` is left out.
+/// Reads the replies to [`count_commands`]. A pause is the first entry of the queue, and is left out if it has ended by
+/// `now`.
 pub(in crate::redis) fn read_counts(
     now: u64,
     replies: &[Result<Value, CallError>],

@@ -1,6 +1,6 @@
 //! The limits that operators have set. `limits.lua` sets them, and processes read them with `presence.lua`.
 
-use super::name::{component, of_component};
+use super::name::{limit_target, read_limit_target};
 use crate::{
     redis::error::CallError,
     semaphore::{Key, LimitInfo, Policy},
@@ -16,16 +16,16 @@ pub(in crate::redis) fn limit_target_and_note(
     note: &str,
 ) -> [String; 2] {
     let note = LimitInfo::note_of(note).unwrap_or_default();
-    [component(policy, key), note]
+    [limit_target(policy, key), note]
 }
 
 /// The key of the limits, and the command that reads those of a semaphore and of its policy.
 pub(in crate::redis) fn limit_command(owner: &Owner, name: &str) -> (String, Cmd) {
-    let of = name.split_once('{').map_or("", |(_, of)| of);
-    let of = of.split_once('}').map_or(of, |(of, _)| of);
-    let policy = of.split_once(':').map_or(of, |(policy, _)| policy);
+    let target = name.split_once('{').map_or("", |(_, rest)| rest);
+    let target = target.split_once('}').map_or(target, |(target, _)| target);
+    let policy = target.split_once(':').map_or(target, |(policy, _)| policy);
     let (key, mut command) = (owner.limits_key(), cmd("HMGET"));
-    command.arg(&key).arg(of).arg(policy);
+    command.arg(&key).arg(target).arg(policy);
     (key, command)
 }
 
@@ -36,18 +36,20 @@ pub(in crate::redis) fn read_limit(reply: Value) -> Result<Option<u32>, CallErro
     Ok(set.into_iter().flatten().find_map(limit))
 }
 
-/// A field, and its value.
+/// A field of the hash of limits, and its value.
 type Pair = (Vec<u8>, Vec<u8>);
 
 /// Reads all limits. Malformed fields are skipped.
-pub(in crate::redis) fn limits(reply: Value) -> Result<Vec<LimitInfo>, CallError> {
+pub(in crate::redis) fn read_limits(reply: Value) -> Result<Vec<LimitInfo>, CallError> {
     let (_, all): (u64, Vec<Pair>) = from_redis_value(reply).map_err(|_| CallError::Reply)?;
-    let limit = |(of, value): &Pair| read(str::from_utf8(of).ok()?, str::from_utf8(value).ok()?);
+    let limit =
+        |(target, value): &Pair| read(str::from_utf8(target).ok()?, str::from_utf8(value).ok()?);
     Ok(all.iter().filter_map(limit).collect())
 }
 
-fn read(of: &str, value: &str) -> Option<LimitInfo> {
-    let (policy, key) = of_component(of)?;
+/// Parses a limit from its field: its target, and `LIMIT SINCE NOTE`.
+fn read(target: &str, value: &str) -> Option<LimitInfo> {
+    let (policy, key) = read_limit_target(target)?;
     let mut parts = value.split(' ');
     let (limit, since) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let since = UNIX_EPOCH.checked_add(Duration::from_millis(since))?;
@@ -73,10 +75,10 @@ mod tests {
             ("export", Some(&*long)),
         ] {
             let (policy, key) = (Policy::from(policy), key.map(Key::from));
-            let of = component(&policy, key.as_ref());
+            let target = limit_target(&policy, key.as_ref());
             let note = "ann: 5 %\n\u{fc}~";
             let value = format!("3 1795345200123 {}", encoded(note.as_bytes()));
-            let info = read(&of, &value).expect("it is one of ours");
+            let info = read(&target, &value).expect("it is one of ours");
             assert_eq!((info.policy, info.limit), (policy, 3));
             match info.key {
                 Some(StoredKey::Hashed { .. }) => assert_eq!(key, Some(Key::from(&*long))),
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_malformed_limit_is_left_out() {
-        for (of, value) in [
+        for (target, value) in [
             ("*version", "17"),
             ("a", ""),
             ("a", "x 1 "),
@@ -98,7 +100,7 @@ mod tests {
             ("a", "-1 1 "),
             ("a", "99999999999 1 "),
         ] {
-            assert_eq!(read(of, value), None, "{of} {value}");
+            assert_eq!(read(target, value), None, "{target} {value}");
         }
         assert!(read("a", "1 1").is_some_and(|info| info.note.is_none()));
     }

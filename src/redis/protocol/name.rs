@@ -23,74 +23,74 @@ const LONGEST: usize = 64;
 
 /// `PREFIX{POLICY:KEY}`, the start of the names of all keys of a semaphore. The braces are a hash tag, which keeps
 /// these keys together on a cluster.
-pub(in crate::redis) fn name(prefix: &str, policy: &Policy, key: &Key) -> Arc<str> {
-    let mut name = names_of(prefix, policy);
+pub(in crate::redis) fn semaphore_name(prefix: &str, policy: &Policy, key: &Key) -> Arc<str> {
+    let mut name = name_start(prefix, policy);
     push(&mut name, key.as_bytes());
     name.push('}');
     name.into()
 }
 
-/// Like `name`, for a key as a store remembers it.
-pub(in crate::redis) fn name_of(prefix: &str, policy: &Policy, key: &StoredKey) -> String {
+/// Like `semaphore_name`, for a key that was read back from the server.
+pub(in crate::redis) fn stored_name(prefix: &str, policy: &Policy, key: &StoredKey) -> String {
     match key {
-        StoredKey::Whole { key } => name(prefix, policy, key).to_string(),
-        StoredKey::Hashed { hash } => format!("{}#{hash}}}", names_of(prefix, policy)),
+        StoredKey::Whole { key } => semaphore_name(prefix, policy, key).to_string(),
+        StoredKey::Hashed { hash } => format!("{}#{hash}}}", name_start(prefix, policy)),
     }
 }
 
-/// The start of the names of all semaphores of a policy.
-pub(in crate::redis) fn names_of(prefix: &str, policy: &Policy) -> String {
-    let mut names = String::with_capacity(prefix.len() + policy.as_str().len() + 32);
-    names.push_str(prefix);
-    names.push('{');
-    push(&mut names, policy.as_str().as_bytes());
-    names.push(':');
-    names
+/// `PREFIX{POLICY:`, the start of the names of all semaphores of a policy.
+pub(in crate::redis) fn name_start(prefix: &str, policy: &Policy) -> String {
+    let mut name = String::with_capacity(prefix.len() + policy.as_str().len() + 32);
+    name.push_str(prefix);
+    name.push('{');
+    push(&mut name, policy.as_str().as_bytes());
+    name.push(':');
+    name
 }
 
 /// The target of a limit, as text: `POLICY:KEY` as in the braces of a semaphore's name, or `POLICY` alone.
-pub(super) fn component(policy: &Policy, key: Option<&Key>) -> String {
-    let mut of = String::new();
-    push(&mut of, policy.as_str().as_bytes());
+pub(super) fn limit_target(policy: &Policy, key: Option<&Key>) -> String {
+    let mut target = String::new();
+    push(&mut target, policy.as_str().as_bytes());
     if let Some(key) = key {
-        of.push(':');
-        push(&mut of, key.as_bytes());
+        target.push(':');
+        push(&mut target, key.as_bytes());
     }
-    of
+    target
 }
 
 /// Parses the target of a limit. Returns `None` if the text is not one of ours.
-pub(super) fn of_component(of: &str) -> Option<(Policy, Option<StoredKey>)> {
-    let (policy, key) = match of.split_once(':') {
-        Some((policy, key)) => (policy, Some(stored(key)?)),
-        None => (of, None),
+pub(super) fn read_limit_target(target: &str) -> Option<(Policy, Option<StoredKey>)> {
+    let (policy, key) = match target.split_once(':') {
+        Some((policy, key)) => (policy, Some(read_component(key)?)),
+        None => (target, None),
     };
-    let policy = match stored(policy)? {
+    let policy = match read_component(policy)? {
         StoredKey::Whole { key } => Policy::from(str::from_utf8(key.as_bytes()).ok()?),
         StoredKey::Hashed { .. } => Policy::from(policy),
     };
     Some((policy, key))
 }
 
-/// Parses the key of a semaphore from its name, without the start that all names of its policy share. Returns `None` if
-/// the name is not one of ours.
+/// Parses the key of a semaphore from the rest of its name after [`name_start`]. Returns `None` if the name is not one
+/// of ours.
 pub(in crate::redis) fn key_of(name: &str) -> Option<StoredKey> {
     // The name of a budget ends with its window.
     let (key, window) = name.rsplit_once('}')?;
     let is_digit = |byte: u8| byte.is_ascii_digit();
-    stored(key).filter(|_| window.bytes().all(is_digit))
+    read_component(key).filter(|_| window.bytes().all(is_digit))
 }
 
 /// Parses a component. Returns `None` if it is not one of ours.
-fn stored(component: &str) -> Option<StoredKey> {
+fn read_component(component: &str) -> Option<StoredKey> {
     if let Some(hash) = component.strip_prefix('#') {
         let is_hex = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
         return is_hex.then(|| StoredKey::hashed(hash));
     }
     let key: Vec<u8> = percent_decode_str(component).collect();
-    let mut again = String::new();
-    push(&mut again, &key);
-    (again == component).then(|| StoredKey::whole(key))
+    let mut encoded_again = String::new();
+    push(&mut encoded_again, &key);
+    (encoded_again == component).then(|| StoredKey::whole(key))
 }
 
 /// The start of the name of a flow that is written as its hash. No other name starts like this.
@@ -110,7 +110,7 @@ pub(in crate::redis) fn flow_name(flow: &Key) -> Cow<'_, str> {
     name.into()
 }
 
-/// The flow with this name.
+/// The flow with this name in ids.
 pub(in crate::redis) fn flow_of(name: &str) -> StoredKey {
     if let Some(hash) = name.strip_prefix(HASHED) {
         return StoredKey::hashed(hash);
@@ -118,6 +118,7 @@ pub(in crate::redis) fn flow_of(name: &str) -> StoredKey {
     StoredKey::whole(decoded(name))
 }
 
+/// Appends a component: encoded, or as its hash if that would be long.
 fn push(name: &mut String, component: &[u8]) {
     let start = name.len();
     // Encoding makes no component shorter.
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     fn name_for(key: &[u8]) -> String {
-        name("p:", &Policy::DEFAULT, &key.into()).to_string()
+        semaphore_name("p:", &Policy::DEFAULT, &key.into()).to_string()
     }
 
     #[test]
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_name_leads_back_to_its_key() {
-        let names = names_of("p:", &Policy::DEFAULT);
+        let start = name_start("p:", &Policy::DEFAULT);
         for key in [
             &b"a"[..],
             b"}a:held{#",
@@ -168,11 +169,11 @@ mod tests {
             "\u{fc} ".as_bytes(),
         ] {
             let name = name_for(key);
-            let rest = name.strip_prefix(&names).expect("it begins so");
+            let rest = name.strip_prefix(&start).expect("it begins so");
             assert_eq!(key_of(rest), Some(StoredKey::whole(key)));
         }
         let long = name_for(&[b'a'; 100]);
-        let hashed = key_of(long.strip_prefix(&names).expect("it begins so"));
+        let hashed = key_of(long.strip_prefix(&start).expect("it begins so"));
         assert!(matches!(hashed, Some(StoredKey::Hashed { hash }) if long.contains(&hash)));
         for foreign in ["a", "%7da}", "a b}", "#12}", "%}", "a}b}"] {
             assert_eq!(key_of(foreign), None, "{foreign}");
@@ -217,7 +218,7 @@ mod tests {
     fn a_key_is_written_up_to_64_characters_whatever_the_prefix() {
         let prefix = "p".repeat(100);
         for (key, is_written) in [(&b"a".repeat(64), true), (&b"a".repeat(65), false)] {
-            let name = name(&prefix, &Policy::DEFAULT, &key[..].into());
+            let name = semaphore_name(&prefix, &Policy::DEFAULT, &key[..].into());
             assert_eq!(!name.contains('#'), is_written, "{name}");
         }
         let [written, hashed] = [21, 22].map(|count| name_for(&b"{".repeat(count)));

@@ -8,14 +8,15 @@ use redis::{Value, from_redis_value};
 const MAX_PART: usize = 128;
 
 /// Reads the description of a process. Parts that are missing stay `None`.
-pub(in crate::redis) fn process(id: &str, reply: Option<Value>) -> Process {
+pub(in crate::redis) fn read_process(id: &str, reply: Option<Value>) -> Process {
     let read_reply = reply.and_then(|reply| from_redis_value::<(u64, String)>(reply).ok());
+    // The first item is the time of the server's clock.
     let (_, description) = read_reply.unwrap_or_default();
     read(id, &description)
 }
 
 /// `HOST PID NAME VERSION`, percent-encoded.
-pub(in crate::redis) fn described(process: &Process) -> String {
+pub(in crate::redis) fn describe(process: &Process) -> String {
     let pid = process.pid.map(|pid| pid.to_string());
     let parts = [&process.host, &pid, &process.name, &process.version];
     let parts = parts.map(|part| encoded(part.as_deref().unwrap_or_default()));
@@ -52,7 +53,7 @@ mod tests {
         process.pid = Some(4_711);
         process.name = Some("n".to_owned());
         process.version = Some("1.2".to_owned());
-        assert_eq!(read("p", &described(&process)), process);
+        assert_eq!(read("p", &describe(&process)), process);
     }
 
     #[test]

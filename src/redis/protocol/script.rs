@@ -1,7 +1,7 @@
-//! Commands that run scripts, and replies of redis-rs.
+//! Commands that run scripts, and conversions of redis-rs's replies.
 //!
-//! Frequent commands use `EVALSHA`, and `EVAL` if the server does not know the script. Rare ones use `EVAL`. `SCRIPT LOAD`
-//! is not used: it would have to reach every node, so one dead node would break all others.
+//! Frequent commands use `EVALSHA`, and `EVAL` if the server does not know the script. Rare ones use `EVAL`.
+//! `SCRIPT LOAD` is not used: it would have to reach every node, so one dead node would break all others.
 
 use proto::verbs::{Owner, Query, Reply, Sink, Verb};
 use redis::{Cmd, RedisWrite, Value};
@@ -17,7 +17,6 @@ pub(in crate::redis) enum Form {
     Source,
 }
 
-/// A script.
 struct Script {
     source: &'static str,
     /// SHA-1 of the source.
@@ -54,7 +53,7 @@ pub(super) fn check(form: Form, keys: &[String], args: &[&dyn fmt::Display]) -> 
 }
 
 /// The command that runs an operator's query.
-pub(in crate::redis) fn query(form: Form, owner: &Owner, query: &Query<'_>) -> Cmd {
+pub(in crate::redis) fn query_command(form: Form, owner: &Owner, query: &Query<'_>) -> Cmd {
     let mut written = CommandWriter(form, Cmd::new());
     query.encode(owner, &mut written);
     written.1
@@ -74,11 +73,11 @@ impl Sink for CommandWriter {
     }
 }
 
-/// Converts a reply of redis-rs.
-pub(in crate::redis) fn reply(value: Value) -> Reply {
+/// Converts a reply of redis-rs to a reply as `proto` reads it.
+pub(in crate::redis) fn convert_reply(value: Value) -> Reply {
     match value {
         Value::Int(number) => Reply::Integer(number),
-        Value::Array(items) => Reply::List(items.into_iter().map(reply).collect()),
+        Value::Array(items) => Reply::List(items.into_iter().map(convert_reply).collect()),
         Value::BulkString(bytes) => Reply::Text(
             String::from_utf8(bytes)
                 .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
@@ -99,7 +98,7 @@ mod tests {
         let held = list(vec![text(b"\xff"), text(b"200"), text(b"a"), text(b"300")]);
         let page = Value::Array(vec![Value::Int(100), held, list(vec![]), list(vec![])]);
         let mut usage = UsageListing::default();
-        assert!(usage.add(&reply(page)).is_some());
+        assert!(usage.add(&convert_reply(page)).is_some());
         assert_eq!(usage.held.len(), 2);
     }
 }

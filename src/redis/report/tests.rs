@@ -2,36 +2,44 @@ use super::*;
 use crate::observe::Answered;
 use redis::{ErrorKind, RedisError};
 
-const TIMES: (Duration, Duration) = (Duration::from_secs(9), Duration::from_millis(250));
+const LEASE: Duration = Duration::from_secs(9);
+const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The state of the log, and the time on a server that fails and works.
-struct FailingServer(ReportState, Instant);
+/// A server that fails and works by turns: what is logged of it, and the time.
+struct FailingServer {
+    state: ReportState,
+    now: Instant,
+}
 
 impl FailingServer {
     fn new() -> Self {
-        Self(ReportState::default(), Instant::now())
+        Self {
+            state: ReportState::default(),
+            now: Instant::now(),
+        }
     }
 
     fn wait(&mut self, time: Duration) {
-        self.1 += time;
+        self.now += time;
     }
 
     fn fails(&mut self, error: &CallError) -> bool {
-        self.0.failed(error, self.1, TIMES.1)
+        self.state.failed(error, self.now, TIMEOUT)
     }
 
     fn works(&mut self) -> bool {
-        self.0.worked(self.1, TIMES.0)
+        self.state.worked(self.now, LEASE)
     }
 
-    /// Claims work again. That is logged once, after a lease without a failure.
+    /// Asserts that claims work again, and that this is logged once, after a lease without a failure.
     fn assert_ends(&mut self) {
         assert!(!self.works(), "a failure may follow");
-        self.wait(TIMES.0);
-        assert!(self.works() && !self.works() && self.0.is_idle());
+        self.wait(LEASE);
+        assert!(self.works() && !self.works() && self.state.is_idle());
     }
 }
 
+/// A server's error with this code and text.
 fn answer(text: &str) -> CallError {
     let line = format!("-{text}\r\n");
     let value = redis::parse_redis_value(line.as_bytes()).expect("an error is a value");
@@ -41,12 +49,12 @@ fn answer(text: &str) -> CallError {
     CallError::Redis(error.into())
 }
 
-fn key() -> CallError {
+fn error_of_one_key() -> CallError {
     answer("WRONGTYPE x")
 }
 
 #[test]
-fn what_a_person_has_to_mend_is_told_at_once_and_once() {
+fn a_cause_that_a_person_must_correct_is_logged_at_once_and_once() {
     let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
     for error in [
         answer("NOAUTH Authentication required."),
@@ -61,18 +69,20 @@ fn what_a_person_has_to_mend_is_told_at_once_and_once() {
     ] {
         let mut server = FailingServer::new();
         assert!(server.fails(&error), "{error:?}");
-        assert!(!server.fails(&error) && !server.fails(&key()) && !server.0.opens());
-        assert!(!server.0.closes(true), "a person has to");
+        assert!(
+            !server.fails(&error) && !server.fails(&error_of_one_key()) && !server.state.opens()
+        );
+        assert!(!server.state.closes(true), "only a person can correct it");
         server.assert_ends();
     }
 }
 
 #[test]
-fn silence_is_told_once_it_is_no_stall() {
-    let (mut server, silence) = (FailingServer::new(), CallError::Timeout(TIMES.1));
+fn silence_is_logged_once_it_lasts_longer_than_a_stall() {
+    let (mut server, silence) = (FailingServer::new(), CallError::Timeout(TIMEOUT));
     let round = |server: &mut FailingServer| {
         assert!((0..9).all(|_| !server.fails(&silence)), "a stall");
-        server.wait(TIMES.1);
+        server.wait(TIMEOUT);
     };
     round(&mut server);
     assert!(!server.works());
@@ -82,7 +92,7 @@ fn silence_is_told_once_it_is_no_stall() {
 }
 
 #[test]
-fn failures_by_turns_with_successes_are_one_time() {
+fn failures_and_successes_by_turns_are_logged_once() {
     for text in [
         "WRONGTYPE x",
         "NOPERM No permissions to access a key",
@@ -91,7 +101,7 @@ fn failures_by_turns_with_successes_are_one_time() {
         let (mut server, error) = (FailingServer::new(), answer(text));
         assert!(server.fails(&error));
         for _ in 0..9 {
-            server.wait(TIMES.0 / 2);
+            server.wait(LEASE / 2);
             assert!(!server.works() && !server.fails(&error));
         }
         server.assert_ends();
@@ -99,33 +109,33 @@ fn failures_by_turns_with_successes_are_one_time() {
 }
 
 #[test]
-fn a_breaker_that_closes_ends_what_may_pass_unless_others_are_open() {
+fn the_end_of_the_last_outage_ends_the_log_entry_of_a_passing_cause() {
     let mut server = FailingServer::new();
-    assert!(server.0.opens() && !server.0.opens());
-    server.wait(TIMES.0);
-    assert!(!server.0.closes(true) && !server.works());
-    assert!(server.0.closes(true) && server.0.is_idle());
+    assert!(server.state.opens() && !server.state.opens());
+    server.wait(LEASE);
+    assert!(!server.state.closes(true) && !server.works());
+    assert!(server.state.closes(true) && server.state.is_idle());
     // An answer that is an error may be due to a restart, so only the first answered claim ends the log entry.
-    assert!(server.0.opens() && !server.0.closes(false));
-    assert!(server.works() && server.0.is_idle());
+    assert!(server.state.opens() && !server.state.closes(false));
+    assert!(server.works() && server.state.is_idle());
 }
 
 #[test]
-fn a_cause_that_needs_another_remedy_is_told_too() {
+fn a_cause_that_needs_another_remedy_is_logged_too() {
     let mut server = FailingServer::new();
-    assert!(server.fails(&key()));
-    assert!(server.0.opens() && !server.0.closes(false));
-    assert!(server.fails(&answer("NOAUTH x")) && !server.fails(&key()));
+    assert!(server.fails(&error_of_one_key()));
+    assert!(server.state.opens() && !server.state.closes(false));
+    assert!(server.fails(&answer("NOAUTH x")) && !server.fails(&error_of_one_key()));
     server.assert_ends();
 }
 
 #[test]
-fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
-    let reports = Arc::new(Reports::new(TIMES.0, TIMES.1));
+fn news_that_do_not_fit_are_counted_and_so_is_each_loss() {
+    let reports = Arc::new(Reports::new(LEASE, TIMEOUT));
     // As if the thread ran, but stood still.
     reports.mailbox.queue.lock().has_reader = true;
-    for token in 0..MOST as u64 + 3 {
-        reports.tell(News::Lost(Policy::DEFAULT, token, LostBy::Lease));
+    for token in 0..MAX_NEWS as u64 + 3 {
+        reports.report(News::Lost(Policy::DEFAULT, token, LostBy::Lease));
     }
     let mailbox = Arc::clone(&reports.mailbox);
     drop(reports);
@@ -135,7 +145,7 @@ fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
         None => (0, 0, 0),
     };
     let expected = if IS_ON {
-        (MOST as u64 + 3, MOST, 3)
+        (MAX_NEWS as u64 + 3, MAX_NEWS, 3)
     } else {
         (0, 0, 0)
     };
@@ -145,8 +155,8 @@ fn what_does_not_fit_is_counted_and_no_loss_is_forgotten() {
 
 #[test]
 fn a_call_is_not_queued_without_a_recorder() {
-    let reports = Reports::new(TIMES.0, TIMES.1);
-    reports.tell(News::Called {
+    let reports = Reports::new(LEASE, TIMEOUT);
+    reports.report(News::Called {
         verb: "refresh",
         size: 1,
         took: Duration::ZERO,

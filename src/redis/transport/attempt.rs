@@ -1,11 +1,11 @@
-//! An attempt to connect, and the cause of a failure.
+//! An attempt to connect, and the search for the cause of its failure.
 //!
 //! redis-rs drops the server's reason when it refuses a password or a database. So this module sends the login and the
-//! database as ordinary commands. A TLS port closes a plain connection, and a plain port does not answer a TLS handshake.
-//! Further connections detect the protocol of the port.
+//! database as ordinary commands. A TLS port closes a plain connection, and a plain port does not answer a TLS
+//! handshake. So after a failure, further connections detect the protocol of the port.
 //!
 //! A server, or a proxy, that does not know `HELLO` or `AUTH` repeats its arguments in the error, including the
-//! password.
+//! password. So errors are stripped of it.
 //!
 //! Some proxies, such as twemproxy, end a connection at a command that they do not know. `CLIENT SETINFO`, `HELLO` and
 //! `INFO` are optional. So if a connection ends while it is set up, a second connection is made without them. If the
@@ -18,7 +18,7 @@ use super::{
     subscription::Subscription,
 };
 use crate::redis::{
-    error::{CallError, after, by, is_ended, without_password},
+    error::{CallError, deadline_after, finish_by, is_ended, without_password},
     fault::{Unfit, io_error},
 };
 use futures_util::future::join;
@@ -35,9 +35,9 @@ use tokio::{
 };
 
 /// The longest time to connect.
-const CONNECT: Duration = Duration::from_secs(1);
+const CONNECT_TIME: Duration = Duration::from_secs(1);
 
-/// The longest time in which a port shows its protocol.
+/// How long a port may take to show its protocol.
 const REACTION: Duration = Duration::from_millis(250);
 
 /// The longest response that is read, in bytes.
@@ -48,7 +48,7 @@ const MAX_RESPONSE: u64 = 4_096;
 const MAX_ARG_BEFORE_AUTH: usize = 16 * 1_024;
 
 /// An empty `ClientHello`, which a server that speaks TLS answers with an alert.
-const HELLO: &[u8] = &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
+const CLIENT_HELLO: &[u8] = &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
 const ALERT: u8 = 21;
 
 /// The error of a step of connecting that has taken too long.
@@ -56,14 +56,14 @@ pub(super) fn timed_out() -> CallError {
     CallError::unconnected(io::Error::from(io::ErrorKind::TimedOut))
 }
 
-/// Controls whether a failed attempt opens further connections to find the cause.
+/// Determines if a failed attempt opens further connections to find the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::redis) enum Inquiry {
     Run,
     Skip,
 }
 
-/// Connects within `CONNECT`. Finds the cause of a failure, if `inquiry` permits it.
+/// Connects within `CONNECT_TIME`. After a failure, finds the cause if `inquiry` permits it.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     inquiry: Inquiry,
@@ -74,13 +74,13 @@ pub(super) async fn connect(
     let attempt = async {
         let login = endpoint.login().await?;
         match open_or_reopen(endpoint, login, inquiry).await {
-            Err(error) if inquires => Err(explained(error, info).await),
+            Err(error) if inquires => Err(explain(error, info).await),
             connection => connection,
         }
     };
     // A port without TLS does not answer a TLS handshake, so it is tested after a while.
     let is_plain = async {
-        sleep(CONNECT / 4).await;
+        sleep(CONNECT_TIME / 4).await;
         inquires && is_secure(info) && is_plain(info).await
     };
     let connected = async {
@@ -89,9 +89,11 @@ pub(super) async fn connect(
             true = is_plain => Err(CallError::unconnected(Unfit::SpeaksNoTls)),
         }
     };
-    by(after(CONNECT), timed_out(), connected).await
+    finish_by(deadline_after(CONNECT_TIME), timed_out(), connected).await
 }
 
+/// Makes a connection. If it ends while it is set up, finds out if the server ends connections at optional commands, as
+/// the module docs describe.
 async fn open_or_reopen(
     endpoint: &Endpoint,
     login: RedisConnectionInfo,
@@ -117,6 +119,7 @@ async fn open_or_reopen(
     }
 }
 
+/// Makes a connection, logs in, and selects the database.
 async fn open(endpoint: &Endpoint, login: RedisConnectionInfo) -> Result<Connection, RedisError> {
     let mut anonymous = RedisConnectionInfo::default();
     if login.skip_set_lib_name() {
@@ -124,26 +127,26 @@ async fn open(endpoint: &Endpoint, login: RedisConnectionInfo) -> Result<Connect
     }
     let multiplexed = endpoint.connect(anonymous, config()).await?;
     let connection = Connection::new(multiplexed, login.clone(), endpoint.clone());
-    let refusal = async |commands| {
+    let first_error = async |commands| {
         let replies = connection.call(commands).await;
         replies.into_iter().find_map(Result::err)
     };
     // A server that requires a password closes the connection if the password is too long. A server without a password
     // answers with an error instead.
     if is_too_long(&login) {
-        let refusal = refusal(vec![cmd("PING")]).await;
-        if refusal.is_some_and(|error| error.is_code(&["NOAUTH"])) {
+        let error = first_error(vec![cmd("PING")]).await;
+        if error.is_some_and(|error| error.is_code(&["NOAUTH"])) {
             return Err(TOO_LONG.into());
         }
     }
-    match refusal(log_in(&login)).await {
+    match first_error(login_commands(&login)).await {
         Some(error) => Err(without_password(error.into_cause(), &login)),
         None => Ok(connection),
     }
 }
 
 /// The commands that log in, select the version of the protocol, and select the database.
-fn log_in(settings: &RedisConnectionInfo) -> Vec<Cmd> {
+fn login_commands(settings: &RedisConnectionInfo) -> Vec<Cmd> {
     let (user, password) = (settings.username(), settings.password());
     let hello = (settings.protocol() != ProtocolVersion::RESP2).then(|| {
         let login = password.map(|password| ("AUTH", user.unwrap_or("default"), password));
@@ -169,8 +172,8 @@ const TOO_LONG: (ErrorKind, &str) = (
     "Redis ends the connection at a user or a password of more than 16 KB",
 );
 
-/// The cause of a failed attempt, as far as further connections show it.
-async fn explained(error: RedisError, info: &ConnectionInfo) -> RedisError {
+/// Replaces the error of a failed attempt by its cause, as far as further connections show it.
+async fn explain(error: RedisError, info: &ConnectionInfo) -> RedisError {
     let is_secure = is_secure(info);
     if is_secure && is_of_tls(&error) {
         return match is_plain(info).await {
@@ -179,19 +182,20 @@ async fn explained(error: RedisError, info: &ConnectionInfo) -> RedisError {
         };
     }
     if !is_secure && is_ended(&error) {
-        let (to_hello, unasked) = join(response_to(info, HELLO), response_to(info, b"")).await;
+        let (to_hello, to_nothing) =
+            join(response_to(info, CLIENT_HELLO), response_to(info, b"")).await;
         if to_hello.first() == Some(&ALERT) {
             return Unfit::SpeaksTls.into();
         }
-        if let Ok(Value::ServerError(refusal)) = redis::parse_redis_value(&unasked) {
+        if let Ok(Value::ServerError(refusal)) = redis::parse_redis_value(&to_nothing) {
             return refusal.into();
         }
     }
     error
 }
 
-/// Returns the first required command at which the server closes the connection, twice in a row. If it does so at `INFO`,
-/// it gets no optional commands from now on.
+/// Returns the first required command at which the server closes the connection, twice in a row. If it does so at
+/// `INFO`, it gets no optional commands from now on.
 pub(in crate::redis) async fn ends_at(endpoint: &Endpoint, channel: &str) -> Option<&'static str> {
     let ends = async |probe: ProbeCommand| {
         probe.ends(endpoint, channel).await && probe.ends(endpoint, channel).await
@@ -241,13 +245,13 @@ impl ProbeCommand {
         let Ok(connection) = open_or_reopen(endpoint, login, Inquiry::Skip).await else {
             return false;
         };
-        let is_end = async |command: Cmd| {
+        let ends_at = async |command: Cmd| {
             let replies = connection.call(vec![command]).await;
             replies
                 .iter()
                 .any(|reply| matches!(reply, Err(error) if error.is_disconnect()))
         };
-        if is_end(cmd("PING")).await {
+        if ends_at(cmd("PING")).await {
             return false;
         }
         let mut command = cmd(self.name());
@@ -261,7 +265,7 @@ impl ProbeCommand {
                 return subscribed.is_err_and(|error| error.is_disconnect());
             }
         }
-        is_end(command).await
+        ends_at(command).await
     }
 }
 

@@ -1,11 +1,12 @@
 //! One connection, and the check that it is alive.
 //!
-//! Behind a gateway that drops packets, only silence shows that a connection is dead. So a call that ends without an
-//! answer, however soon its caller gave up, is followed by a `PING`. If no call is answered within a second after that,
-//! the connection is dead.
+//! Behind a gateway that drops packets, only silence shows that a connection is dead. So a `PING` follows each call
+//! that ends without an answer, however soon its caller gave up. If nothing is answered within a second after that, the
+//! connection is dead.
 //!
-//! A server that other servers have named has its place for a while, its tenure. When the tenure ends, all connections
-//! to the server end. Nothing is sent over them from then on, not even over a connection that was being made.
+//! A server that other servers have named, such as a primary that Sentinels name, may be replaced. The time until then
+//! is its tenure. When the tenure ends, all connections to the server end. Nothing is sent over them from then on, not
+//! even over a connection that was being made.
 //!
 //! Nothing is repeated here, and nothing waits for a new connection: a caller that has lost its connection makes a new
 //! one.
@@ -32,8 +33,8 @@ use tokio::{
 /// A connection without answers for this time is pinged, so that its end is known before the connection is needed.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The interval at which a connection in use is checked. It is shorter than a claim's own timer, so that no claim has
-/// the earliest timer of its runtime: Tokio wakes a thread for each earliest timer.
+/// The interval at which a connection in use is checked. It is shorter than the timer of a claim, so that no claim sets
+/// the earliest timer of its runtime: Tokio wakes a thread for each new earliest timer.
 const TICK: Duration = Duration::from_millis(200);
 
 /// How long the answer to a ping may take.
@@ -55,11 +56,11 @@ pub(in crate::redis) struct Connection {
     answered: AtomicBool,
     /// Notified when a call ends without an answer.
     doubted: Notify,
-    /// True once the connection is of no use for any call.
+    /// True once no more calls should use the connection.
     ended: watch::Sender<bool>,
 }
 
-/// The tenure of a server. It ends when the sender is dropped.
+/// The tenure of a server: see the module docs. It ends when the sender is dropped.
 pub(super) type Tenure = watch::Receiver<()>;
 
 /// The tenure of servers that are never replaced.
@@ -86,7 +87,7 @@ impl Connection {
     pub(super) fn during(mut self, tenure: Tenure) -> Result<Arc<Self>, CallError> {
         self.tenure = tenure;
         match self.is_replaced() {
-            true => Err(gone(REPLACED)),
+            true => Err(no_connection(REPLACED)),
             false => Ok(Arc::new(self)),
         }
     }
@@ -111,13 +112,15 @@ impl Connection {
     /// connects again, because the name in a URL may now stand for another server.
     pub(in crate::redis) async fn call(&self, commands: Vec<Cmd>) -> Replies {
         if self.is_replaced() {
-            return vec![Err(gone(REPLACED)); commands.len()];
+            return vec![Err(no_connection(REPLACED)); commands.len()];
         }
         // If the future is dropped before the answer, the connection is checked.
         let unanswered = guard((), |()| self.doubted.notify_one());
         let replies = send(self.multiplexed.clone(), commands).await.into_iter();
-        let without = |error: CallError| error.without_password(&self.login);
-        let replies: Replies = replies.map(|reply| reply.map_err(without)).collect();
+        let without_password = |error: CallError| error.without_password(&self.login);
+        let replies: Replies = replies
+            .map(|reply| reply.map_err(without_password))
+            .collect();
         ScopeGuard::into_inner(unanswered);
         self.answered.store(true, Relaxed);
         let mut errors = replies.iter().filter_map(|reply| reply.as_ref().err());
@@ -157,8 +160,8 @@ impl Connection {
         }
     }
 
-    /// Sends a `PING`, and waits for its reply while other calls are answered. Returns false after a time without any
-    /// answer.
+    /// Sends a `PING`, and waits for its reply for as long as other calls are answered. Returns false after a second
+    /// without any answer.
     async fn is_alive(&self) -> bool {
         let mut ping = pin!(self.call(vec![cmd("PING")]));
         loop {
@@ -192,7 +195,7 @@ async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Repl
     }
 }
 
-/// An error that the server sent is an error, not a value.
+/// Converts an error that the server sent from a value to an error.
 fn checked(value: Value) -> Result<Value, CallError> {
     match value {
         Value::ServerError(error) => Err(CallError::Redis(error.into())),
@@ -201,7 +204,7 @@ fn checked(value: Value) -> Result<Value, CallError> {
 }
 
 /// The error of a missing connection, for this reason.
-pub(super) fn gone(why: &str) -> CallError {
+pub(super) fn no_connection(why: &str) -> CallError {
     CallError::unconnected(io::Error::other(why))
 }
 

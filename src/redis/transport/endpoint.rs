@@ -1,8 +1,8 @@
 //! Makes connections, and calls a user's connector and credentials.
 //!
-//! redis-rs's own `StreamingCredentialsProvider` is not used. It sends each token to all connections and only logs errors,
-//! so a connection could outlive its token unnoticed. Here each new connection requests credentials. If the request
-//! fails, connecting fails.
+//! redis-rs's own `StreamingCredentialsProvider` is not used. It sends each token to all connections and only logs
+//! errors, so a connection could outlive its token unnoticed. Here each new connection requests credentials. If the
+//! request fails, connecting fails.
 
 use super::address::Address;
 use crate::{
@@ -67,12 +67,12 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The functions that make connections and return their credentials.
+/// A user's functions that make connections and return credentials.
 #[derive(Clone, Default)]
 pub(in crate::redis) struct Connector {
-    /// `None`: redis-rs connects.
+    /// `None` if redis-rs makes the connections.
     pub(in crate::redis) connect: Option<Arc<Connect>>,
-    /// `None`: URLs have the user and the password.
+    /// `None` if URLs have the user and the password.
     pub(in crate::redis) credentials: Option<Arc<Provide>>,
     /// The addresses of servers that get no optional commands.
     pub(in crate::redis) basic: Arc<Mutex<BTreeSet<String>>>,

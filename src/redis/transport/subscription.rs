@@ -1,8 +1,8 @@
-//! A subscription, over a separate connection. It is pinged, because it may be silent for long.
+//! A subscription, over a separate connection. The connection is pinged, because it may be silent for long.
 
 use super::endpoint::{Endpoint, config};
 use crate::redis::{
-    error::{CallError, after, by, without_password},
+    error::{CallError, deadline_after, finish_by, without_password},
     fault::{Failed, Unfit},
 };
 use futures_util::{
@@ -42,7 +42,7 @@ pub(in crate::redis) struct Subscription {
 enum SubscribedConnection {
     /// redis-rs has made it. It needs no `HELLO`, which a proxy may not know.
     Own(PubSubSink),
-    /// A user's connector has made it. Messages come over RESP3 only.
+    /// A user's connector has made it. Its messages come over RESP3 only.
     Supplied(MultiplexedConnection),
 }
 
@@ -64,7 +64,7 @@ impl Subscription {
                 false => Self::open_own(endpoint, &login, channel).await,
             }
         };
-        by(after(BOUND), CallError::Timeout(BOUND), opened).await
+        finish_by(deadline_after(BOUND), CallError::Timeout(BOUND), opened).await
     }
 
     async fn open_own(
@@ -93,17 +93,20 @@ impl Subscription {
         let settings = login.clone().set_protocol(ProtocolVersion::RESP3);
         let (sender, mut pushes) = unbounded_channel();
         let connected = endpoint.connect(settings, config().set_push_sender(sender));
-        // redis-rs rejects a push sender and a subscription with RESP2, which this connector must have set.
-        let wrong = |error: &RedisError| {
+        // With RESP2, redis-rs rejects a push sender and a subscription. Only a connector that has replaced RESP3
+        // causes that.
+        let is_wrong_connector = |error: &RedisError| {
             let cause = Failed::find_in(error).and_then(Failed::redis_error);
             cause.unwrap_or(error).kind() == ErrorKind::InvalidClientConfig
         };
-        let mut connection = connected.await.map_err(|error| match wrong(&error) {
-            true => CallError::unconnected(Unfit::WrongConnector),
-            false => refused(error, login),
-        })?;
+        let mut connection = connected
+            .await
+            .map_err(|error| match is_wrong_connector(&error) {
+                true => CallError::unconnected(Unfit::WrongConnector),
+                false => refused(error, login),
+            })?;
         let subscribed = connection.subscribe(channel).await;
-        subscribed.map_err(|error| match wrong(&error) {
+        subscribed.map_err(|error| match is_wrong_connector(&error) {
             true => CallError::unconnected(Unfit::WrongConnector),
             false => CallError::Redis(error).without_password(login),
         })?;

@@ -68,7 +68,7 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
     }
 
     /// Notes a failure, which may mean that slots have moved.
-    fn failed(&self, _error: &CallError) {}
+    fn note_failure(&self, _error: &CallError) {}
 }
 
 /// The server of a URL.

@@ -6,7 +6,7 @@ fn origin(role: ServerRole) -> Origin<'static> {
     origin_of(role, "url")
 }
 
-/// `login` has the user and the password.
+/// `login` is the setting that has the user and the password.
 fn origin_of(role: ServerRole, login: &'static str) -> Origin<'static> {
     Origin {
         role,
@@ -171,7 +171,7 @@ fn a_users_function_that_fails_is_unavailable_and_named() {
 }
 
 #[test]
-fn what_a_connection_shows_names_its_setting_and_its_remedy() {
+fn a_mistake_that_a_connection_shows_names_its_setting_and_its_remedy() {
     let handshake = |text: &str| {
         let error = io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
         Unfit::Handshake(error.into())
@@ -193,20 +193,20 @@ fn what_a_connection_shows_names_its_setting_and_its_remedy() {
             "refuses the certificate",
         ),
     ] {
-        let said = format!("{unfit:?}");
+        let shown = format!("{unfit:?}");
         let error = origin(ServerRole::Url).connect_error(CallError::unconnected(unfit));
         assert_eq!(
             (error.kind(), error.setting()),
             (Kind::Misconfigured, Some(setting)),
-            "{said}"
+            "{shown}"
         );
-        assert!(error.to_string().contains(remedy), "{said}: {error}");
-        assert!(error.redis_error().is_some(), "{said}");
+        assert!(error.to_string().contains(remedy), "{shown}: {error}");
+        assert!(error.redis_error().is_some(), "{shown}");
     }
 }
 
 #[test]
-fn what_may_pass_is_unavailable_at_the_start_and_names_no_setting() {
+fn a_failure_that_may_pass_is_unavailable_at_the_start_and_names_no_setting() {
     for (role, text) in [
         (ServerRole::Url, "LOADING x"),
         (ServerRole::Url, "OOM x"),
@@ -226,7 +226,7 @@ fn what_may_pass_is_unavailable_at_the_start_and_names_no_setting() {
 }
 
 #[test]
-fn the_kind_of_a_claims_error_is_what_it_calls_for() {
+fn the_kind_of_a_claims_error_is_its_remedy() {
     let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
     let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
     for (error, kind) in [

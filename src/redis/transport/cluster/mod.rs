@@ -40,19 +40,19 @@ use view::View;
 /// The shortest pause between two surveys.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a survey may take.
-const LONGEST: Duration = Duration::from_secs(1);
+/// How long a survey may take. It queries nodes for their views of the cluster.
+const SURVEY_TIME: Duration = Duration::from_secs(1);
 
 /// The number of nodes that are queried first. The first good view counts.
-const FIRST: usize = 3;
+const FIRST_NODES: usize = 3;
 
 /// The time after which all other nodes are queried too, because the first nodes may all be silent.
-const ALONE: Duration = Duration::from_millis(250);
+const FIRST_ALONE: Duration = Duration::from_millis(250);
 
 /// The greatest age of the map. A change may go unnoticed, because a node that has left may be silent.
-const FRESH: Duration = Duration::from_secs(10);
+const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// A cluster.
+/// See the module docs.
 pub(in crate::redis) struct Nodes {
     /// Queried if no node answers, and at the start.
     seeds: Vec<Endpoint>,
@@ -82,7 +82,7 @@ struct Map {
     slots: SlotRanges,
     /// The latest known epoch. Each failover begins a new epoch.
     epoch: u64,
-    /// Changes with the slots. 0: nothing is known yet.
+    /// Grows with each change of `slots`. 0: nothing is known yet.
     version: u64,
 }
 
@@ -101,7 +101,7 @@ impl Nodes {
         deadline: Instant,
     ) -> Result<Self, CallError> {
         let nodes = Self {
-            template: seeds.first().cloned().ok_or_else(nowhere)?,
+            template: seeds.first().cloned().ok_or_else(unknown_node)?,
             seeds,
             map: Mutex::default(),
             doubted: Notify::new(),
@@ -117,27 +117,27 @@ impl Nodes {
     async fn survey(&self, deadline: Instant, inquiry: Inquiry) -> Result<(), CallError> {
         let view = self.best_view(deadline, inquiry).await?;
         if !view.ranges.is_empty() {
-            self.map.lock().take(&view);
+            self.map.lock().apply(&view);
         }
         Ok(())
     }
 
-    /// Queries some nodes with a connection first. If they are silent, queries all other nodes and the seeds too. A
-    /// node that is cut off knows no new epoch.
+    /// Queries some nodes with a connection first. If none of them returns a good view in time, queries all other nodes
+    /// and the seeds too. A view with an old epoch is not good, because its node may be cut off.
     async fn best_view(&self, deadline: Instant, inquiry: Inquiry) -> Result<View, CallError> {
-        let (epoch, [mut first, others]) = self.views(inquiry);
+        let (epoch, [mut first, others]) = self.queries(inquiry);
         let others = first
-            .split_off(first.len().min(FIRST))
+            .split_off(first.len().min(FIRST_NODES))
             .into_iter()
             .chain(others)
             .collect();
-        let alone = deadline.min(Instant::now() + ALONE);
-        let (mut views, mut seen) = (FuturesUnordered::new(), Vec::new());
+        let alone = deadline.min(Instant::now() + FIRST_ALONE);
+        let (mut running, mut answers) = (FuturesUnordered::new(), Vec::new());
         for (is_wide, more, until) in [(false, first, alone), (true, others, deadline)] {
             self.surveys.lock().is_wide = is_wide;
-            views.extend(more);
+            running.extend(more);
             loop {
-                let view = match timeout_at(until, views.next()).await {
+                let view = match timeout_at(until, running.next()).await {
                     Ok(Some(view)) => view,
                     Err(late) if late.is_early => return Err(CallError::PausedClock),
                     Ok(None) | Err(_) => break,
@@ -146,28 +146,28 @@ impl Nodes {
                 if view.as_ref().is_ok_and(is_good) {
                     return view;
                 }
-                seen.push(view);
+                answers.push(view);
             }
         }
-        let best = seen.into_iter().max_by_key(rank);
+        let best = answers.into_iter().max_by_key(rank);
         // An error is not final while other nodes have not answered, because they may have a view.
-        let best = best.filter(|best| best.is_ok() || views.is_empty());
+        let best = best.filter(|best| best.is_ok() || running.is_empty());
         best.unwrap_or_else(|| Err(timed_out()))
     }
 
-    /// The latest epoch, and two lists of views: of the nodes with a connection, and of all other nodes and seeds.
-    fn views(&self, inquiry: Inquiry) -> (u64, [Vec<Seen>; 2]) {
+    /// The latest epoch, and two lists of queries: to the nodes with a connection, and to all other nodes and seeds.
+    fn queries(&self, inquiry: Inquiry) -> (u64, [Vec<ViewQuery>; 2]) {
         let (map, here) = (self.map.lock(), Handle::current().id());
         let (mut connected, mut others) = (Vec::new(), Vec::new());
         let primaries = map.primaries().into_iter();
         let nodes: Vec<_> = primaries.map(|number| &map.nodes[number]).collect();
         for node in &nodes {
             let own = node.connections.get(&here).and_then(Weak::upgrade);
-            let views = match own {
+            let queries = match own {
                 Some(_) => &mut connected,
                 None => &mut others,
             };
-            views.push(seen_by(self.template.at(&node.address), own, inquiry));
+            queries.push(query_view(self.template.at(&node.address), own, inquiry));
         }
         let is_node = |seed: &&Endpoint| {
             let address = Address::from_info(seed.info());
@@ -176,7 +176,7 @@ impl Nodes {
                 .any(|node| Some(&node.address) == address.as_ref())
         };
         let seeds = self.seeds.iter().filter(|seed| !is_node(seed));
-        others.extend(seeds.map(|seed| seen_by(seed.clone(), None, inquiry)));
+        others.extend(seeds.map(|seed| query_view(seed.clone(), None, inquiry)));
         (map.epoch, [connected, others])
     }
 
@@ -201,10 +201,11 @@ impl Map {
         self.slots.iter().map(|(_, number)| *number).collect()
     }
 
-    fn take(&mut self, view: &View) {
+    /// Takes the slots of a view. The tenures of nodes that have lost all slots end.
+    fn apply(&mut self, view: &View) {
         let before = self.primaries();
         let ranges = view.ranges.iter();
-        let slots = ranges.map(|(slots, node)| (slots.clone(), self.number(node)));
+        let slots = ranges.map(|(slots, node)| (slots.clone(), self.number_of(node)));
         let mut slots: SlotRanges = slots.collect();
         slots.sort_by_key(|(range, _)| range.start);
         self.epoch = view.epoch;
@@ -216,7 +217,8 @@ impl Map {
         }
     }
 
-    fn number(&mut self, address: &Address) -> usize {
+    /// The number of the node at an address. A new address gets the next number.
+    fn number_of(&mut self, address: &Address) -> usize {
         let known = self.nodes.iter().position(|node| node.address == *address);
         known.unwrap_or_else(|| {
             self.nodes.push(Node {
@@ -256,7 +258,7 @@ impl Topology for Nodes {
         Box::pin(async move {
             let (endpoint, tenure) = {
                 let map = self.map.lock();
-                let node = map.nodes.get(server).ok_or_else(nowhere)?;
+                let node = map.nodes.get(server).ok_or_else(unknown_node)?;
                 (self.template.at(&node.address), node.tenure.subscribe())
             };
             let connection = attempt::connect(&endpoint, inquiry).await?;
@@ -276,9 +278,9 @@ impl Topology for Nodes {
     fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
             sleep(self.pause()).await;
-            let _ = timeout(FRESH, self.doubted.notified()).await;
+            let _ = timeout(MAX_AGE, self.doubted.notified()).await;
             // A failure is ignored: the call that made the survey necessary will fail again.
-            let deadline = Instant::now() + LONGEST;
+            let deadline = Instant::now() + SURVEY_TIME;
             let _ = self.survey(deadline, Inquiry::Skip).await;
         })
     }
@@ -287,10 +289,10 @@ impl Topology for Nodes {
         let mut map = self.map.lock();
         let host = map.nodes.get(by)?.address.host.clone();
         let address = Address::parse(address, &host)?;
-        Some(map.number(&address))
+        Some(map.number_of(&address))
     }
 
-    fn failed(&self, error: &CallError) {
+    fn note_failure(&self, error: &CallError) {
         let is_late = matches!(error, CallError::Timeout(_) | CallError::Unavailable(_));
         let codes = &["CLUSTERDOWN", "MOVED", "READONLY"];
         if is_late || error.is_disconnect() || error.is_code(codes) {
@@ -300,16 +302,16 @@ impl Topology for Nodes {
 }
 
 /// The error of a cluster without a known node.
-fn nowhere() -> CallError {
+fn unknown_node() -> CallError {
     CallError::unconnected(io::Error::from(io::ErrorKind::NotConnected))
 }
 
-/// The view of a node, once it has answered.
-type Seen = BoxFuture<Result<View, CallError>>;
+/// A running query for the view of a node.
+type ViewQuery = BoxFuture<Result<View, CallError>>;
 
 /// Queries a node for its view. Without a connection, makes one for this call only, because a seed may be a name for
 /// all nodes together.
-fn seen_by(node: Endpoint, connection: Option<Arc<Connection>>, inquiry: Inquiry) -> Seen {
+fn query_view(node: Endpoint, connection: Option<Arc<Connection>>, inquiry: Inquiry) -> ViewQuery {
     Box::pin(async move {
         let address = Address::from_info(node.info()).ok_or(CallError::Reply)?;
         let connection = match connection {
@@ -320,10 +322,10 @@ fn seen_by(node: Endpoint, connection: Option<Arc<Connection>>, inquiry: Inquiry
     })
 }
 
-/// Ranks answers of nodes. The best is the newest view of a node that is not cut off. The best error is an error that
-/// may pass.
-fn rank(seen: &Result<View, CallError>) -> (bool, bool, u64) {
-    match seen {
+/// Ranks answers of nodes. The best is the newest view of a node that is not cut off. Without any view, an error that
+/// may pass is better than another.
+fn rank(answer: &Result<View, CallError>) -> (bool, bool, u64) {
+    match answer {
         Ok(view) => (true, view.is_ok, view.epoch),
         Err(error) => (false, may_pass(error), 0),
     }
@@ -344,7 +346,7 @@ mod tests {
         Address { host, port }
     }
 
-    /// A view with these slots at these ports.
+    /// A view. Each range is its first slot, its last slot, and the port of its node.
     fn view(epoch: u64, ranges: &[(usize, usize, u16)]) -> View {
         let range = |&(first, last, port): &_| (first..last + 1, address(port));
         View {
@@ -357,32 +359,33 @@ mod tests {
     #[test]
     fn a_node_keeps_its_number_and_a_new_one_gets_the_next() {
         let mut map = Map::default();
-        map.take(&view(1, &[(100, 199, 2), (0, 99, 1)]));
+        map.apply(&view(1, &[(100, 199, 2), (0, 99, 1)]));
         assert_eq!(map.slots, [(0..100, 1), (100..200, 0)]);
         // A replica takes the place of the first node, which comes back later.
-        map.take(&view(2, &[(0, 99, 1), (100, 199, 1_002)]));
+        map.apply(&view(2, &[(0, 99, 1), (100, 199, 1_002)]));
         assert_eq!(map.slots, [(0..100, 1), (100..200, 2)]);
-        map.take(&view(3, &[(0, 149, 1), (150, 199, 2)]));
+        map.apply(&view(3, &[(0, 149, 1), (150, 199, 2)]));
         assert_eq!(map.slots, [(0..150, 1), (150..200, 0)]);
         assert_eq!((map.version, map.epoch), (3, 3));
-        map.take(&view(4, &[(0, 149, 1), (150, 199, 2)]));
+        map.apply(&view(4, &[(0, 149, 1), (150, 199, 2)]));
         assert_eq!(map.version, 3, "nothing has moved");
     }
 
     #[test]
     fn connections_to_a_node_without_slots_end_unless_it_never_had_any() {
         let mut map = Map::default();
-        map.take(&view(1, &[(0, 99, 1), (100, 199, 2)]));
-        let asked = map.number(&address(3));
-        let tenures = [0, 1, asked].map(|node| map.nodes[node].tenure.subscribe());
+        map.apply(&view(1, &[(0, 99, 1), (100, 199, 2)]));
+        // A redirect has named this node, which has no slots yet.
+        let without_slots = map.number_of(&address(3));
+        let tenures = [0, 1, without_slots].map(|node| map.nodes[node].tenure.subscribe());
         let have_left = || {
             tenures
                 .each_ref()
                 .map(|tenure| tenure.has_changed().is_err())
         };
-        map.take(&view(2, &[(0, 199, 1)]));
+        map.apply(&view(2, &[(0, 199, 1)]));
         assert_eq!(have_left(), [false, true, false]);
-        map.take(&view(3, &[(0, 99, 1), (100, 199, 3)]));
+        map.apply(&view(3, &[(0, 99, 1), (100, 199, 3)]));
         assert_eq!(have_left(), [false, true, false]);
     }
 }

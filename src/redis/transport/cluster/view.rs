@@ -58,14 +58,14 @@ fn range(range: &Value, host: &str) -> Option<(Range<usize>, Address)> {
     (first <= last).then_some((first..last + 1, address(primary, host)?))
 }
 
-/// The address of a node. Without a host, the node is on the host that answers. If the host is `?`, its name is
-/// unknown, and a further field has its IP address.
+/// The address of a node. Without a host, the node is on the host that answers. The host `?` means that its name is
+/// unknown, and that a further field has its IP address.
 fn address(node: &Value, host: &str) -> Option<Address> {
     let [own, Value::Int(port), rest @ ..] = node.as_sequence()? else {
         return None;
     };
     let host = match text(own.clone()) {
-        Some(unknown) if unknown == "?" => number(rest.get(1)?)?,
+        Some(unknown) if unknown == "?" => ip_of(rest.get(1)?)?,
         Some(own) if !own.is_empty() => own,
         _ => host.to_owned(),
     };
@@ -73,11 +73,11 @@ fn address(node: &Value, host: &str) -> Option<Address> {
     Some(Address { host, port })
 }
 
-/// The `ip` among a node's further fields.
-fn number(fields: &Value) -> Option<String> {
+/// The IP address among a node's further fields.
+fn ip_of(fields: &Value) -> Option<String> {
     let mut fields = fields.as_map_iter()?;
-    let (_, number) = fields.find(|(name, _)| text((*name).clone()).as_deref() == Some("ip"))?;
-    text(number.clone())
+    let (_, ip) = fields.find(|(name, _)| text((*name).clone()).as_deref() == Some("ip"))?;
+    text(ip.clone())
 }
 
 fn text(value: Value) -> Option<String> {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_no_cluster_has_are_no_view() {
+    fn a_view_with_slots_that_no_cluster_has_is_an_error() {
         let node = || vec![bulk("here"), Value::Int(7_001)];
         for (first, last) in [(-1, 5), (7, 5), (0, 16_384), (0, i64::MAX)] {
             let range = vec![Value::Int(first), Value::Int(last), Value::Array(node())];
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_view_is_an_error() {
+    fn replies_that_are_no_view_are_an_error() {
         assert!(view(vec![]).is_err());
         assert!(View::read(vec![Ok(Value::Nil), Ok(Value::Nil)], "here").is_err());
         assert!(View::read(vec![], "here").is_err());

@@ -1,12 +1,12 @@
 //! The answers of Sentinels, and the answers of a primary about itself.
 
 use crate::redis::{
-    error::{CallError, after, by},
+    error::{CallError, deadline_after, finish_by},
     fault::Unfit,
     transport::{
         address::Address,
         attempt::timed_out,
-        connection::{Connection, field, gone},
+        connection::{Connection, field, no_connection},
     },
 };
 use redis::{Cmd, Value, cmd, from_redis_value};
@@ -23,18 +23,21 @@ pub(super) struct NamedPrimary {
     pub(super) epoch: u64,
 }
 
-/// Returns an answer, or an error if it does not come in time.
+/// Returns an answer, or an error if it does not come within `ANSWER`.
 pub(super) async fn within<T>(
     answer: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
-    by(after(ANSWER), timed_out(), answer).await
+    finish_by(deadline_after(ANSWER), timed_out(), answer).await
 }
 
 /// The primary of this name, as the Sentinel at the other end of a connection knows it.
-pub(super) async fn named(connection: &Connection, name: &str) -> Result<NamedPrimary, CallError> {
+pub(super) async fn query_primary(
+    connection: &Connection,
+    name: &str,
+) -> Result<NamedPrimary, CallError> {
     let about = |command: &str| cmd("SENTINEL").arg(command).arg(name).take();
     let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"].map(about);
-    let (address, details) = both(connection, commands).await?;
+    let (address, details) = required_and_optional(connection, commands).await?;
     let unknown = |_| CallError::unconnected(Unfit::WrongName);
     let (host, port) = from_redis_value(address).map_err(unknown)?;
     Ok(NamedPrimary {
@@ -48,8 +51,8 @@ fn epoch(details: Value) -> Option<u64> {
     details.get("config-epoch")?.parse().ok()
 }
 
-/// The replies to two commands. The second may be forbidden.
-async fn both(
+/// The replies to two commands. The server may forbid the second, which then has none.
+async fn required_and_optional(
     connection: &Connection,
     commands: [Cmd; 2],
 ) -> Result<(Value, Option<Value>), CallError> {
@@ -60,19 +63,19 @@ async fn both(
 }
 
 /// The answers of Sentinels so far.
-pub(super) struct Heard {
+pub(super) struct SentinelAnswers {
     named: Vec<NamedPrimary>,
     errors: Vec<CallError>,
     /// The number of all Sentinels.
-    of: usize,
+    sentinels: usize,
 }
 
-impl Heard {
+impl SentinelAnswers {
     pub(super) fn new(sentinels: usize) -> Self {
         Self {
             named: Vec::new(),
             errors: Vec::new(),
-            of: sentinels,
+            sentinels,
         }
     }
 
@@ -84,17 +87,17 @@ impl Heard {
     }
 
     /// True if this number is a majority of the Sentinels.
-    fn is_most(&self, count: usize) -> bool {
-        count > self.of / 2
+    fn is_majority(&self, count: usize) -> bool {
+        count > self.sentinels / 2
     }
 
     /// True if a majority of the Sentinels have named a primary.
-    pub(super) fn is_of_most(&self) -> bool {
-        self.is_most(self.named.len())
+    pub(super) fn is_majority_named(&self) -> bool {
+        self.is_majority(self.named.len())
     }
 
-    /// The primary of the latest failover. If Sentinels disagree about that, returns the primary that more of them
-    /// name, or else the known primary.
+    /// The primary of the latest failover. If Sentinels name several for the same failover, returns the one with most
+    /// votes, or the known primary if votes are equal.
     pub(super) fn best(&self, known: Option<&Address>) -> Option<&NamedPrimary> {
         let rank = |named: &&NamedPrimary| {
             let is_known = Some(&named.address) == known;
@@ -107,23 +110,33 @@ impl Heard {
     pub(super) fn is_settled(&self, best: &NamedPrimary) -> bool {
         let of_epoch = |named: &&NamedPrimary| named.epoch == best.epoch;
         let votes = self.votes(best);
-        self.is_most(votes) || votes == self.named.iter().filter(of_epoch).count()
+        self.is_majority(votes) || votes == self.named.iter().filter(of_epoch).count()
     }
 
-    fn votes(&self, one: &NamedPrimary) -> usize {
-        let is_same =
-            |named: &&NamedPrimary| named.epoch == one.epoch && named.address == one.address;
+    /// The number of Sentinels that name this primary.
+    fn votes(&self, primary: &NamedPrimary) -> usize {
+        let is_same = |named: &&NamedPrimary| {
+            named.epoch == primary.epoch && named.address == primary.address
+        };
         self.named.iter().filter(is_same).count()
     }
 
     /// The reason why most Sentinels have named no primary. An error that a person must correct counts only if a
     /// majority can no longer name a primary, even if all remaining Sentinels do.
     pub(super) fn error(&self) -> CallError {
-        let refusals = self.errors.iter().filter(|error| says(error) > 0);
-        let error = match self.is_most(self.of - refusals.clone().count()) {
-            false => refusals.max_by_key(|error| says(error)),
-            true if !self.named.is_empty() => return gone("too few of the Sentinels answer"),
-            true => self.errors.iter().min_by_key(|error| says(error)),
+        let refusals = self
+            .errors
+            .iter()
+            .filter(|error| explanation_rank(error) > 0);
+        let error = match self.is_majority(self.sentinels - refusals.clone().count()) {
+            false => refusals.max_by_key(|error| explanation_rank(error)),
+            true if !self.named.is_empty() => {
+                return no_connection("too few of the Sentinels answer");
+            }
+            true => self
+                .errors
+                .iter()
+                .min_by_key(|error| explanation_rank(error)),
         };
         error.cloned().unwrap_or_else(timed_out)
     }
@@ -131,11 +144,11 @@ impl Heard {
 
 /// True if the Sentinels know no primary of the name.
 pub(super) fn is_wrong_name(error: &CallError) -> bool {
-    says(error) == 2
+    explanation_rank(error) == 2
 }
 
-/// Ranks an error by how well it explains why no primary is known. 0 if another answer may come a moment later.
-fn says(error: &CallError) -> u8 {
+/// Ranks an error by how well it explains why no primary is known. 0 means that another answer may come a moment later.
+fn explanation_rank(error: &CallError) -> u8 {
     let CallError::Unavailable(error) = error else {
         return 1;
     };
@@ -150,10 +163,12 @@ fn says(error: &CallError) -> u8 {
 /// is not a primary.
 pub(super) async fn run_id(server: &Connection) -> Result<String, CallError> {
     let commands = [cmd("ROLE"), cmd("INFO").arg("server").take()];
-    let (role, info) = within(both(server, commands)).await?;
+    let (role, info) = within(required_and_optional(server, commands)).await?;
     let is_master = |role: &Value| *role == Value::BulkString(b"master".to_vec());
     if !matches!(role, Value::Array(role) if role.first().is_some_and(is_master)) {
-        return Err(gone("the server that the Sentinels name is no primary"));
+        return Err(no_connection(
+            "the server that the Sentinels name is no primary",
+        ));
     }
     let info: Option<String> = info.and_then(|info| from_redis_value(info).ok());
     let run_id = info.as_deref().and_then(|info| field(info, "run_id"));
@@ -169,14 +184,14 @@ mod tests {
         Address { host, port }
     }
 
-    fn best(answers: &[(u16, u64)], known: u16) -> (Option<u16>, bool) {
-        let mut heard = Heard::new(3);
-        for (port, epoch) in answers {
+    fn best(named: &[(u16, u64)], known: u16) -> (Option<u16>, bool) {
+        let mut answers = SentinelAnswers::new(3);
+        for (port, epoch) in named {
             let (address, epoch) = (address(*port), *epoch);
-            heard.add(Ok(NamedPrimary { address, epoch }));
+            answers.add(Ok(NamedPrimary { address, epoch }));
         }
-        let best = heard.best(Some(&address(known)));
-        let is_settled = best.is_some_and(|best| heard.is_settled(best));
+        let best = answers.best(Some(&address(known)));
+        let is_settled = best.is_some_and(|best| answers.is_settled(best));
         (best.map(|best| best.address.port), is_settled)
     }
 

@@ -12,7 +12,7 @@ mod answer;
 use super::{
     address::Address,
     attempt::{self, Inquiry, timed_out},
-    connection::{Connection, gone},
+    connection::{Connection, no_connection},
     endpoint::Endpoint,
     topology::{ServerRole, Topology},
 };
@@ -20,7 +20,7 @@ use crate::{
     redis::error::CallError,
     semaphore::{BoxFuture, timer::Backoff},
 };
-use answer::{Heard, NamedPrimary, is_wrong_name, named, run_id, within};
+use answer::{NamedPrimary, SentinelAnswers, is_wrong_name, query_primary, run_id, within};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use std::{
@@ -32,7 +32,7 @@ use tokio::{sync::watch, time::sleep};
 /// The interval at which a Sentinel is queried for a new primary.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// See the [module docs](super).
+/// See the module docs.
 pub(in crate::redis) struct Sentinels {
     endpoints: Vec<Endpoint>,
     /// The name of the primary and its replicas.
@@ -56,31 +56,31 @@ impl Sentinels {
         }
     }
 
-    /// Finds the primary that the Sentinels name, until most have answered or their time is over. If too few answer,
-    /// the last primary stays, unless they know of a later failover. Returns true if Sentinels have named the primary
-    /// that is now known.
+    /// Queries the Sentinels for the primary, until most have answered or their time is over. If too few answer, the
+    /// last primary stays, unless they know of a later failover. Returns true if Sentinels have named the primary that
+    /// is now known.
     pub(in crate::redis) async fn find_primary(&self, inquiry: Inquiry) -> Result<bool, CallError> {
         let before = self.known.lock().generation;
         let endpoints = self.endpoints.iter();
-        let answers = endpoints.map(|sentinel| {
+        let queries = endpoints.map(|sentinel| {
             let connecting = attempt::connect(sentinel, inquiry);
-            within(async { named(&connecting.await?, &self.name).await })
+            within(async { query_primary(&connecting.await?, &self.name).await })
         });
-        let mut answers: FuturesUnordered<_> = answers.collect();
-        let mut heard = Heard::new(self.endpoints.len());
-        while let Some(answer) = answers.next().await {
-            heard.add(answer);
-            if heard.is_of_most() && self.known.lock().is_enough(&heard) {
+        let mut pending: FuturesUnordered<_> = queries.collect();
+        let mut answers = SentinelAnswers::new(self.endpoints.len());
+        while let Some(answer) = pending.next().await {
+            answers.add(answer);
+            if answers.is_majority_named() && self.known.lock().is_enough(&answers) {
                 break;
             }
         }
         let mut known = self.known.lock();
         // If another search has found a new primary in the meantime, these answers may still name the old one.
-        let is_of_most = heard.is_of_most() && known.generation == before;
+        let is_of_most = answers.is_majority_named() && known.generation == before;
         // The first primary must be named by a majority.
-        let answer = match heard.best(known.address()) {
+        let answer = match answers.best(known.address()) {
             Some(best) if is_of_most || known.primary.is_some() => Ok(best.clone()),
-            _ => Err(heard.error()),
+            _ => Err(answers.error()),
         };
         known.learn(answer, is_of_most)
     }
@@ -91,7 +91,7 @@ impl Sentinels {
         let connection = within(attempt::connect(sentinel, Inquiry::Skip)).await?;
         loop {
             sleep(WATCH).await;
-            let named = within(named(&connection, &self.name)).await?;
+            let named = within(query_primary(&connection, &self.name)).await?;
             if self.known.lock().address() != Some(&named.address) {
                 return self.find_primary(Inquiry::Skip).await.map(drop);
             }
@@ -170,20 +170,20 @@ impl KnownPrimary {
 
     /// True if the Sentinels that have not answered need not be waited for. Right after a failover most do not know of
     /// it yet, and while Sentinels are set up again they may disagree.
-    fn is_enough(&self, heard: &Heard) -> bool {
-        let best = heard.best(self.address());
-        best.is_some_and(|best| self.is_news(best) && heard.is_settled(best))
+    fn is_enough(&self, answers: &SentinelAnswers) -> bool {
+        let best = answers.best(self.address());
+        best.is_some_and(|best| self.is_current(best) && answers.is_settled(best))
     }
 
     /// True if the failover of an answer is at least as late as the last known failover.
-    fn is_news(&self, answer: &NamedPrimary) -> bool {
+    fn is_current(&self, answer: &NamedPrimary) -> bool {
         Some(answer.epoch) >= self.primary.as_ref().map(|primary| primary.epoch)
     }
 
-    /// Takes the best answer of the Sentinels, whether or not a majority has answered. A majority is followed even if
-    /// it knows of fewer failovers, because the Sentinels may have been set up again. A minority is followed only if it
-    /// knows of a later failover. Returns true if Sentinels have named the primary that is now known. A minority counts
-    /// only until the `run_id` of the primary is known.
+    /// Takes the best answer of the Sentinels. `is_of_most` is true if a majority has answered. A majority is followed
+    /// even if it knows of fewer failovers, because the Sentinels may have been set up again. A minority is followed
+    /// only if it knows of a later failover. Returns true if Sentinels have named the primary that is now known. For
+    /// that, a minority counts only until the `run_id` of the primary is known.
     fn learn(
         &mut self,
         answer: Result<NamedPrimary, CallError>,
@@ -211,25 +211,25 @@ impl KnownPrimary {
         Ok(true)
     }
 
-    /// Checks the `run_id` of the primary. If too few Sentinels answer now, the primary must not have restarted since
-    /// they last did: it may be empty then, and another server may have taken its place. Without the right to run
-    /// `INFO`, a restart cannot be detected.
+    /// Checks the `run_id` of the primary. `is_named` is false if too few Sentinels answer now. Then the primary must
+    /// not have restarted since they last did, because it may be empty, and another server may have taken its place.
+    /// Without the right to run `INFO`, a restart cannot be detected.
     fn check(&mut self, is_named: bool, run_id: String) -> Result<(), CallError> {
         let known = self.primary.as_mut().ok_or_else(timed_out)?;
         if !is_named && run_id.is_empty() {
-            return Err(gone(NOT_TOLD));
+            return Err(no_connection(UNKNOWN_RESTART));
         }
         if !is_named && known.run_id.as_ref() != Some(&run_id) {
             let why = "too few Sentinels answer, and the server was started again since they did";
-            return Err(gone(why));
+            return Err(no_connection(why));
         }
         known.run_id = Some(run_id);
         Ok(())
     }
 }
 
-const NOT_TOLD: &str = "too few Sentinels answer, and without INFO it is not known whether the \
-    server was started again since they did";
+const UNKNOWN_RESTART: &str = "too few Sentinels answer, and without INFO it is not known \
+    whether the server was started again since they did";
 
 #[cfg(test)]
 mod tests {
@@ -270,10 +270,10 @@ mod tests {
     #[test]
     fn most_sentinels_are_followed_but_those_with_a_later_failover_are_waited_for() {
         let mut known = known();
-        assert!(!known.is_news(&name(2, 4)) && known.is_news(&name(2, 5)));
+        assert!(!known.is_current(&name(2, 4)) && known.is_current(&name(2, 5)));
         assert!(matches!(known.learn(named(2, 1), true), Ok(true)));
         assert_eq!(port(&known), Some(2));
-        assert!(known.is_news(&name(2, 1)));
+        assert!(known.is_current(&name(2, 1)));
     }
 
     #[test]

@@ -72,7 +72,10 @@ impl World {
         shared.change(|rest| {
             rest.keeper.runs = true;
             assert_eq!(rest.runtimes.enter(here()), OWN);
-            assert!([THREAD, OWN].map(|own| rest.runtimes.connects(clock(), own, 0)) == [true; 2]);
+            assert!(
+                [THREAD, OWN].map(|own| rest.runtimes.begin_connecting(clock(), own, 0))
+                    == [true; 2]
+            );
         });
         let links = [THREAD, OWN].map(|runtime| Link::new(&shared, runtime, 0));
         let connection = Arc::new(Silent);
@@ -130,7 +133,7 @@ fn claim(driver: &Driver<Silent>) -> (HeldPermit<Silent>, Option<Carrier<Silent>
 
 /// The calls that the thread carries now.
 fn carriers(shared: &Arc<Shared<Silent>>) -> Vec<Carrier<Silent>> {
-    let looks = iter::from_fn(|| shared.look().load);
+    let looks = iter::from_fn(|| shared.run_keeper_step().load);
     looks.map(|load| Carrier::new(shared, load)).collect()
 }
 
@@ -251,7 +254,7 @@ fn the_thread_does_not_sleep_over_what_is_left_and_ends_when_nothing_is() {
             drop(driver);
             drop(held);
         });
-        let early = shared.look();
+        let early = shared.run_keeper_step();
         assert!(!early.is_over);
         other.join().expect("no assertion has failed");
         assert!(is_rung(&shared) || !early.sleep.is_zero() && early.sleep < Duration::from_secs(1));
@@ -277,9 +280,9 @@ fn the_thread_ends_after_the_last_claim_only() {
             drop(driver);
             claimed.1.is_some()
         });
-        let early = shared.look().is_over;
+        let early = shared.run_keeper_step().is_over;
         assert!(other.join().expect("no assertion has failed"));
-        let is_late = shared.look().is_over;
+        let is_late = shared.run_keeper_step().is_over;
         // The claim was sent, so its release is still owed.
         assert!(!early && !is_late);
         drop(_links);
