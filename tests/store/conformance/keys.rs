@@ -47,7 +47,7 @@ pub(crate) async fn a_thousand_keys_of_any_bytes_are_distinct(store: Store) {
             store
                 .acquire(claim.clone())
                 .await
-                .expect("every key has a limit of its own"),
+                .expect("every key has a separate limit"),
         );
         assert!(
             store.acquire(claim).await.is_err(),
