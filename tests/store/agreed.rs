@@ -57,7 +57,7 @@ impl Crowd {
         match answer {
             Poll::Pending => self.waiters.push((number, tokio::spawn(acquire))),
             Poll::Ready(Err(AcquireError::QueueFull { .. })) => {
-                self.outcomes.push(Outcome::Full(number))
+                self.outcomes.push(Outcome::Full(number));
             }
             Poll::Ready(answer) => panic!("{answer:?}"),
         }

@@ -47,7 +47,7 @@ facts_everywhere! {
 const HOUR: Duration = Duration::from_secs(3_600);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A claim that reserves `estimate` tokens. Its window is so long that nearly none come back while a test runs.
+/// A claim that reserves `estimate` tokens. Its window is long: nearly none come back while a test runs.
 fn tokens(limit: u32, estimate: u32) -> Claim {
     let claim = Claim::new("a").with_policy("tokens").with_limit(limit);
     claim.with_window(1_000 * HOUR / 2).with_estimate(estimate)

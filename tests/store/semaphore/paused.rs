@@ -41,8 +41,8 @@ fn waiter(store: &MemorySemaphore, head_start: Duration) -> BoxFuture<'static, P
     waiter
 }
 
-/// Returns the index of the claim that is served first. `times` has the head start of each claim, after the time that
-/// passes behind its arrival.
+/// Returns the index of the claim that is served first. `times` has two durations for each claim: the time that passes
+/// after it has joined, and its head start.
 async fn earlier_of(store: &MemorySemaphore, times: [(Duration, Duration); 2]) -> usize {
     let held = granted(store);
     let mut waiters = Vec::new();
