@@ -99,9 +99,8 @@ async fn run(store: &Store, seed: u64) -> Vec<Outcome> {
         let waiting = crowd.waiters.len();
         match rng.below(10) {
             0..=5 => {
-                crowd
-                    .join(number, random_claim(&mut rng, &crowd.claim))
-                    .await
+                let claim = random_claim(&mut rng, &crowd.claim);
+                crowd.join(number, claim).await;
             }
             6..=7 if waiting > 1 => crowd.leave(rng.below(waiting)).await,
             8..=9 if waiting > 1 => crowd.serve().await,

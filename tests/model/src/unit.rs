@@ -124,12 +124,12 @@ impl fmt::Display for Unit {
             true => 16 * self.level + self.client + 1,
             false => 0,
         };
-        let of_lease = [permit, lease].map(|number| base36(number.into()));
-        let of_units = [self.limit.into(), self.weight.into(), LEASE as u32].map(base36);
+        let permit_and_lease = [permit, lease].map(|number| base36(number.into()));
+        let terms = [self.limit.into(), self.weight.into(), LEASE as u32].map(base36);
         let generation = if is_long { "zzz" } else { "0" };
         let since = if is_long { "zzzzzzzz" } else { "0" };
-        let (of_lease, of_units) = (of_lease.join("."), of_units.join("."));
-        write!(f, "p{process}.{of_lease}.{generation}.{of_units}.{since}.")?;
+        let (lease_name, terms) = (permit_and_lease.join("."), terms.join("."));
+        write!(f, "p{process}.{lease_name}.{generation}.{terms}.{since}.")?;
         match self.flow {
             0 => f.write_str(".")?,
             flow => write!(f, "{}.{}", base36(self.share.into()), char::from(flow))?,

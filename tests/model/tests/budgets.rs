@@ -120,6 +120,7 @@ struct World {
     rng: Rng,
     runner: Runner,
     server: StandIn,
+    /// The `KEYS` of the scripts: `held`, `queue`, `alive` and `budget`.
     keys: Vec<String>,
     window: i64,
     limit: i64,
@@ -224,6 +225,7 @@ impl World {
         };
         let lasts = self.rng.one_of(&[LEASE, LEASE, LEASE, LEASE, PROVISIONAL]);
         let terms = if is_rate { "1 rate" } else { "1" };
+        // Lease, deadline, floor, length of the grant, levels of each claim, and claims.
         let numbers = [LEASE, self.now() + 500, 1_000, lasts, 1, 1];
         let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
         args.extend([terms, "1", &id].map(str::to_owned));
@@ -310,6 +312,7 @@ impl World {
         } else {
             let stays = self.rng.once_in(3);
             let keep = if stays { " keep" } else { "" };
+            // An answer is wanted; the floor; one unit.
             let args = ["1", "5", "1", &format!("{id} {total}{keep}")].map(str::to_owned);
             let answer = self.run(Verb::ReleaseBudgets, &args);
             assert_eq!(answer[1], Reply::Int(is_held.into()));

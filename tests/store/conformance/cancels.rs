@@ -1,4 +1,4 @@
-//! Waiters that are cancelled, in every store.
+//! Waiters that are cancelled, in every store. `mod.rs` lists these facts.
 
 use super::{
     BOUND, Store, claim, fill,

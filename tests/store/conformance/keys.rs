@@ -1,4 +1,4 @@
-//! Keys are distinct, whatever their bytes.
+//! Keys are distinct, whatever their bytes. `mod.rs` lists these facts.
 
 use super::{Store, claim, fill};
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! One suite for every store: equal claims get equal answers.
+//! One suite for every store: equal claims get equal answers. `facts!` makes each listed function a test of each store.
 //!
 //! Promises: P1, P2, P5, P7, P10, P14.
 

@@ -1,4 +1,4 @@
-//! A claim that is polled in one runtime after another.
+//! A claim that is polled in one runtime after another. `mod.rs` lists these facts.
 
 use super::{BOUND, Store};
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};

@@ -1,4 +1,4 @@
-//! Many tasks that claim several limits at the same time, in every store.
+//! Many tasks that claim several limits at the same time, in every store. `several_limits.rs` lists these facts.
 
 use super::{BOUND, Store, several::until_held};
 use testing::{in_flight::InFlight, levels::claims};
