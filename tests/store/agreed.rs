@@ -15,9 +15,9 @@ const SHARES: [u32; 6] = [1, 1, 2, 3, 4, 100];
 
 type Answer = Result<Permit, AcquireError>;
 
-/// The outcomes of claims, each with the claim's number.
+/// The outcome of a claim, with the claim's number.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Outcome {
     Full(usize),
     Granted(usize),
 }
@@ -25,10 +25,12 @@ enum Told {
 /// Claims for one key that are granted one at a time.
 struct Crowd {
     store: Store,
+    /// A claim that does not fit while the permit is held.
     claim: Claim,
     held: Option<Permit>,
+    /// The waiting claims by number, in the order of their arrival.
     waiters: Vec<(usize, JoinHandle<Answer>)>,
-    told: Vec<Told>,
+    outcomes: Vec<Outcome>,
 }
 
 impl Crowd {
@@ -40,7 +42,7 @@ impl Crowd {
             claim,
             held: Some(held.expect("there is room")),
             waiters: Vec::new(),
-            told: Vec::new(),
+            outcomes: Vec::new(),
         }
     }
 
@@ -54,12 +56,14 @@ impl Crowd {
         }
         match answer {
             Poll::Pending => self.waiters.push((number, tokio::spawn(acquire))),
-            Poll::Ready(Err(AcquireError::QueueFull { .. })) => self.told.push(Told::Full(number)),
+            Poll::Ready(Err(AcquireError::QueueFull { .. })) => {
+                self.outcomes.push(Outcome::Full(number));
+            }
             Poll::Ready(answer) => panic!("{answer:?}"),
         }
     }
 
-    /// Waits until the store has seen all earlier claims and cancellations: it answers a later claim after them.
+    /// Waits until the store has handled all earlier claims and cancellations. It answers a later claim after them.
     async fn settle(&self) {
         let refused = self.store.acquire(self.claim.clone()).await;
         let is_full = matches!(refused, Err(AcquireError::Full { .. }));
@@ -73,6 +77,7 @@ impl Crowd {
         self.settle().await;
     }
 
+    /// Releases the held permit, and waits for the next grant.
     async fn serve(&mut self) {
         let held = self.held.take().expect("one is held");
         assert!(held.release().await);
@@ -81,19 +86,22 @@ impl Crowd {
         let granted = granted.expect("no panic");
         self.held = Some(granted.expect("it is granted"));
         let (number, _) = self.waiters.remove(at);
-        self.told.push(Told::Granted(number));
+        self.outcomes.push(Outcome::Granted(number));
     }
 }
 
 /// Runs the schedule of a seed on a store. Returns the outcomes in order.
-async fn told(store: &Store, seed: u64) -> Vec<Told> {
+async fn run(store: &Store, seed: u64) -> Vec<Outcome> {
     let mut rng = Rng::new(seed);
     let limit = rng.one_of(&[1, 1, 3]);
     let mut crowd = Crowd::new(store, seed, limit).await;
     for number in 0..STEPS {
         let waiting = crowd.waiters.len();
         match rng.below(10) {
-            0..=5 => crowd.join(number, random(&mut rng, &crowd.claim)).await,
+            0..=5 => {
+                let claim = random_claim(&mut rng, &crowd.claim);
+                crowd.join(number, claim).await;
+            }
             6..=7 if waiting > 1 => crowd.leave(rng.below(waiting)).await,
             8..=9 if waiting > 1 => crowd.serve().await,
             _ => {}
@@ -102,11 +110,11 @@ async fn told(store: &Store, seed: u64) -> Vec<Told> {
     while !crowd.waiters.is_empty() {
         crowd.serve().await;
     }
-    crowd.told
+    crowd.outcomes
 }
 
 /// A random claim of one of four flows, or of none.
-fn random(rng: &mut Rng, claim: &Claim) -> Claim {
+fn random_claim(rng: &mut Rng, claim: &Claim) -> Claim {
     let limit = claim.limit().unwrap_or_default();
     let flow = rng.below(5);
     // The weight is more than half of the limit, so one grant leaves no room for the next.
@@ -132,11 +140,12 @@ async fn a_crowd_is_served_in_the_same_order_in_memory_and_in_redis() {
     let memory: Store = Arc::new(MemorySemaphore::new());
     let mut all = Vec::new();
     for seed in 0..SEEDS {
-        let (expected, is) = (told(&memory, seed).await, told(&redis, seed).await);
-        assert_eq!(is, expected, "seed {seed}");
-        all.extend(is);
+        let (in_memory, in_redis) = (run(&memory, seed).await, run(&redis, seed).await);
+        assert_eq!(in_redis, in_memory, "seed {seed}");
+        all.extend(in_redis);
     }
-    let granted = all.iter().filter(|told| matches!(told, Told::Granted(_)));
+    let is_granted = |outcome: &&Outcome| matches!(outcome, Outcome::Granted(_));
+    let granted = all.iter().filter(is_granted);
     let (granted, all) = (granted.count(), all.len());
     assert!(
         granted > 400 && all > granted + 50,

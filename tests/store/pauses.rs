@@ -21,13 +21,13 @@ fn claim(limit: u32) -> Claim {
     Claim::new("a").with_limit(limit)
 }
 
-fn now(store: &MemorySemaphore, claim: Claim) -> Result<Permit, AcquireError> {
+fn answer(store: &MemorySemaphore, claim: Claim) -> Result<Permit, AcquireError> {
     let answer = store.acquire(claim).now_or_never();
     answer.expect("it is answered at once")
 }
 
 /// Queues a claim and polls it once.
-fn waits(store: &MemorySemaphore, claim: Claim) -> Acquire {
+fn waiter(store: &MemorySemaphore, claim: Claim) -> Acquire {
     let mut acquire = store.acquire(claim.with_wait(SECOND * 60));
     assert!((&mut acquire).now_or_never().is_none(), "it waits");
     acquire
@@ -54,7 +54,7 @@ fn retry_after(answer: Result<Permit, AcquireError>) -> Duration {
 async fn a_waiter_is_granted_at_the_end_of_a_pause_and_the_next_one_after_it() {
     let (store, start) = (MemorySemaphore::new(), Instant::now());
     pause(&store, SECOND).await;
-    let (first, second) = (waits(&store, claim(1)), waits(&store, claim(1)));
+    let (first, second) = (waiter(&store, claim(1)), waiter(&store, claim(1)));
     let second = tokio::spawn(second);
     let first = first.await.expect("the pause ends");
     assert!((SECOND..=SECOND + TICK).contains(&start.elapsed()));
@@ -66,15 +66,15 @@ async fn a_waiter_is_granted_at_the_end_of_a_pause_and_the_next_one_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_is_told_exactly_how_long_the_key_is_paused() {
+async fn a_refusal_reports_exactly_how_long_the_key_is_paused() {
     let store = MemorySemaphore::new();
     pause(&store, SECOND).await;
     for left in (1..=1_000).rev().map(Duration::from_millis) {
-        assert_eq!(retry_after(now(&store, claim(1))), left);
+        assert_eq!(retry_after(answer(&store, claim(1))), left);
         advance(TICK).await;
     }
-    assert!(!resume(&store).await, "it is over");
-    assert!(now(&store, claim(1)).is_ok());
+    assert!(!resume(&store).await, "the pause is over");
+    assert!(answer(&store, claim(1)).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,16 +82,16 @@ async fn a_wait_that_ends_with_the_pause_is_long_enough_and_a_shorter_one_is_not
     let store = MemorySemaphore::new();
     pause(&store, SECOND).await;
     let shorter = claim(1).with_wait(SECOND - TICK);
-    assert_eq!(retry_after(now(&store, shorter)), SECOND);
-    let as_long = store.acquire(claim(1).with_wait(SECOND)).await;
-    assert!(as_long.is_ok(), "{as_long:?}");
+    assert_eq!(retry_after(answer(&store, shorter)), SECOND);
+    let equal = store.acquire(claim(1).with_wait(SECOND)).await;
+    assert!(equal.is_ok(), "{equal:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_paused_after_a_claim_has_joined_is_granted_at_the_end() {
     let store = MemorySemaphore::new();
-    let held = now(&store, claim(2).with_weight(2)).expect("there is room");
-    let polled = waits(&store, claim(2));
+    let held = answer(&store, claim(2).with_weight(2)).expect("there is room");
+    let polled = waiter(&store, claim(2));
     // A claim joins the queue before any task polls it.
     let unpolled = store.acquire(claim(2).with_wait(SECOND * 60));
     let start = Instant::now();
@@ -128,8 +128,8 @@ async fn a_longer_pause_is_seen_at_the_end_of_the_one_before() {
 async fn a_pause_after_a_resume_has_its_own_end() {
     let (store, start) = (MemorySemaphore::new(), Instant::now());
     pause(&store, SECOND).await;
-    let first = tokio::spawn(waits(&store, claim(1)));
-    let next = tokio::spawn(waits(&store, claim(1)));
+    let first = tokio::spawn(waiter(&store, claim(1)));
+    let next = tokio::spawn(waiter(&store, claim(1)));
     yield_now().await;
     assert!(resume(&store).await && !resume(&store).await);
     let first = first.await.expect("no panic").expect("it is resumed");
@@ -145,21 +145,21 @@ async fn a_pause_after_a_resume_has_its_own_end() {
 async fn waiters_that_are_not_polled_are_granted_when_another_claim_comes_after_the_end() {
     let store = MemorySemaphore::new();
     pause(&store, SECOND).await;
-    let waiter = waits(&store, claim(2));
+    let first = waiter(&store, claim(2));
     advance(SECOND).await;
-    let permit = now(&store, claim(2)).expect("there is room for both");
-    let full = now(&store, claim(2));
+    let permit = answer(&store, claim(2)).expect("there is room for both");
+    let full = answer(&store, claim(2));
     assert!(
         matches!(full, Err(AcquireError::Full { held: 2, .. })),
         "{full:?}"
     );
-    let waiter = waiter.now_or_never().expect("it was granted");
-    assert!(waiter.expect("it was granted").token() < permit.token());
+    let first = first.now_or_never().expect("it was granted");
+    assert!(first.expect("it was granted").token() < permit.token());
 
     pause(&store, SECOND).await;
-    let heavy = waits(&store, claim(2).with_weight(2));
+    let heavy = waiter(&store, claim(2).with_weight(2));
     advance(SECOND).await;
-    let full = now(&store, claim(2));
+    let full = answer(&store, claim(2));
     assert!(
         matches!(full, Err(AcquireError::Full { held: 1, .. })),
         "{full:?}"
@@ -176,7 +176,7 @@ async fn waiters_that_are_not_polled_are_granted_when_another_claim_comes_after_
 #[tokio::test(start_paused = true)]
 async fn a_permit_grows_after_the_end_of_a_pause() {
     let store = MemorySemaphore::new();
-    let permit = now(&store, claim(5)).expect("there is room");
+    let permit = answer(&store, claim(5)).expect("there is room");
     permit
         .pause("concurrency", SECOND, "")
         .await
@@ -190,7 +190,7 @@ async fn a_permit_grows_after_the_end_of_a_pause() {
         .pause("concurrency", SECOND, "")
         .await
         .expect("the key is there");
-    assert_eq!(retry_after(now(&store, claim(5))), SECOND);
+    assert_eq!(retry_after(answer(&store, claim(5))), SECOND);
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,21 +198,21 @@ async fn a_paused_key_is_busy_only_while_claims_wait_or_hold() {
     let store = MemorySemaphore::new();
     pause(&store, SECOND).await;
     assert_eq!(store.busy_keys(), 0);
-    let waiter = waits(&store, claim(1));
+    let waiter = waiter(&store, claim(1));
     assert_eq!(store.busy_keys(), 1);
     drop(waiter);
     assert_eq!(store.busy_keys(), 0);
-    assert!(now(&store, claim(1)).is_err());
+    assert!(answer(&store, claim(1)).is_err());
 }
 
-/// Any waiter grants the whole crowd at the pause's end, because any of them may be the last one left.
+/// At the pause's end any waiter grants the whole crowd, because all others may have left.
 #[tokio::test(start_paused = true)]
-async fn a_crowd_is_granted_after_a_pause_whoever_of_it_leaves() {
+async fn a_crowd_is_granted_after_a_pause_although_most_of_it_has_left() {
     let store = MemorySemaphore::new();
     let start = Instant::now();
     pause(&store, SECOND).await;
     let one = claim(2_000).with_max_waiting(2_000);
-    let mut crowd: Vec<_> = (0..2_000).map(|_| waits(&store, one.clone())).collect();
+    let mut crowd: Vec<_> = (0..2_000).map(|_| waiter(&store, one.clone())).collect();
     while crowd.len() > 500 {
         let at = crowd.len() * 7 % 13 * 31 % crowd.len();
         drop(crowd.swap_remove(at));

@@ -42,8 +42,8 @@ pub struct Call {
     pub deadline: i64,
     /// The least token that a key without an earlier token may grant, in microseconds from now.
     pub floor: i64,
-    /// The items of each semaphore, or the levels of each claim.
-    pub shares: Vec<Vec<Item>>,
+    /// For an acquire, the levels of each claim; for another call, the items of each semaphore.
+    pub groups: Vec<Vec<Item>>,
 }
 
 /// The server's answer to one item, or to all levels of a claim.
@@ -83,14 +83,15 @@ pub enum Answer {
     },
     /// The call came after its deadline.
     Late,
-    /// True if a refreshed unit is held, if a released unit was held, or if a revoked permit was found.
+    /// For a refresh, true if the unit is held; for a release, if it was held; for a revocation, if the permit was
+    /// found.
     Is(bool),
     /// A release that wants no answer.
     Unknown,
 }
 
 impl Call {
-    /// Returns true if the call may only be refused, because its deadline has passed.
+    /// Returns true if the call must be refused, because its deadline has passed.
     pub fn is_late(&self) -> bool {
         self.is_acquire() && self.deadline < 0
     }
@@ -102,7 +103,7 @@ impl Call {
 
     /// All items.
     pub fn items(&self) -> impl Iterator<Item = &Item> {
-        self.shares.iter().flatten()
+        self.groups.iter().flatten()
     }
 
     /// Returns true if the call names a permit or one of its units.
@@ -150,9 +151,9 @@ impl Call {
         match self.is_acquire() {
             true => self.claim_args(&mut args),
             false => {
-                for share in &self.shares {
-                    args.push(share.len().to_string());
-                    args.extend(share.iter().map(|item| item.unit.to_string()));
+                for group in &self.groups {
+                    args.push(group.len().to_string());
+                    args.extend(group.iter().map(|item| item.unit.to_string()));
                 }
             }
         }
@@ -161,11 +162,11 @@ impl Call {
 
     /// Adds the arguments of claims. Consecutive claims with the same terms share one copy of them.
     fn claim_args(&self, args: &mut Vec<String>) {
-        let (semaphores, equal) = (self.semaphores(), self.levels());
-        args.push(equal.to_string());
-        let terms = |share: &[Item]| share.iter().map(terms).collect::<Vec<_>>();
-        for run in self.shares.chunk_by(|one, next| terms(one) == terms(next)) {
-            args.extend((equal == 0).then(|| run[0].len().to_string()));
+        let (semaphores, levels) = (self.semaphores(), self.common_levels());
+        args.push(levels.to_string());
+        let terms = |claim: &[Item]| claim.iter().map(terms).collect::<Vec<_>>();
+        for run in self.groups.chunk_by(|one, next| terms(one) == terms(next)) {
+            args.extend((levels == 0).then(|| run[0].len().to_string()));
             args.push(run.len().to_string());
             args.extend(terms(&run[0]));
             for item in run.iter().flatten() {
@@ -176,9 +177,9 @@ impl Call {
         }
     }
 
-    /// The number of levels of each claim, or 0 if claims differ in that.
-    fn levels(&self) -> usize {
-        let counts: Vec<_> = self.shares.iter().map(Vec::len).collect();
+    /// The number of levels of each claim, or 0 if claims differ.
+    fn common_levels(&self) -> usize {
+        let counts: Vec<_> = self.groups.iter().map(Vec::len).collect();
         match counts.windows(2).all(|pair| pair[0] == pair[1]) {
             true => counts.first().copied().unwrap_or_default(),
             false => 0,
@@ -189,10 +190,11 @@ impl Call {
 /// The terms of a claim at one level: its limit, and how it waits.
 fn terms(item: &Item) -> String {
     let wait = item.wait.map(wait_text).unwrap_or_default();
-    fast_limit(item) + &wait
+    limit_term(item) + &wait
 }
 
-fn fast_limit(item: &Item) -> String {
+/// The limit as the script expects it: -1 if an acquire was sent before, 0 for several units.
+fn limit_term(item: &Item) -> String {
     let Unit { limit, weight, .. } = item.unit;
     match (item.was_sent, weight) {
         (true, _) => "-1".to_owned(),

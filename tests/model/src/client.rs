@@ -9,7 +9,7 @@ pub enum Phase {
     Idle,
     /// An acquire was sent and is not answered.
     Wanting,
-    /// It waits.
+    /// It waits in a queue.
     Queued,
     /// It has a permit.
     Held,
@@ -43,7 +43,7 @@ pub struct Request {
     pub kind: Kind,
     /// The levels at which it waits, as bits.
     pub waits: u8,
-    /// The levels whose arrival it carries, as bits.
+    /// The levels whose arrival it names, as bits.
     pub knows: u8,
     /// The time until which an acquire may run, in ms of the server's clock from now; -1 if it has passed.
     pub deadline: i64,
@@ -102,19 +102,19 @@ pub struct Client {
     pub at: u8,
     /// The arrival at each level in microseconds from now, or `NEVER`.
     pub arrivals: [i64; 2],
-    /// The last token at its last poll.
+    /// The key's last token at its last poll. A message with a later token grants the claim.
     pub last_token: i64,
-    /// The time until which a notified grant counts, in ms.
+    /// The end of the lease that a message would grant, in ms from now.
     pub provisional: i64,
-    /// The time of its next poll, in ms.
+    /// The time of its next poll, in ms from now.
     pub due: i64,
-    /// The time until which it counts as holding its permit, in ms.
+    /// The time until which it counts as holding its permit, in ms from now.
     pub until: i64,
     /// The time until which an unanswered acquire may run, in ms of the server's clock, or `NEVER`.
     pub unanswered: i64,
     /// True once it has released its second unit.
     pub is_light: bool,
-    /// How far the highest known time of the server's clock is ahead, in microseconds.
+    /// The highest time of the server's clock that it has seen, in microseconds from now, or `NEVER`.
     pub ahead: i64,
     /// The request whose answer it awaits.
     pub pending: Option<Pending>,
@@ -125,7 +125,7 @@ pub struct Client {
     /// The state of its permit after a revocation.
     pub revocation: Revocation,
     /// True while a message about the revocation is under way.
-    pub is_told: bool,
+    pub has_revoked_message: bool,
 }
 
 impl Default for Client {
@@ -147,7 +147,7 @@ impl Default for Client {
             late: Vec::new(),
             wake: None,
             revocation: Revocation::None,
-            is_told: false,
+            has_revoked_message: false,
         }
     }
 }

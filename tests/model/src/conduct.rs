@@ -30,14 +30,14 @@ impl Client {
     /// Ends like a killed process. Its sent request may still arrive.
     pub fn crash(&mut self, is_late: bool) {
         self.give_up(is_late);
-        self.forget(Phase::Dead);
+        self.reset(Phase::Dead);
     }
 
     /// Resets the client, except for the data that late requests and the next claim need.
-    fn forget(&mut self, phase: Phase) {
+    fn reset(&mut self, phase: Phase) {
         let late = mem::take(&mut self.late);
-        let is_carried = |at: u8| late.iter().any(|request| request.knows >> at & 1 == 1);
-        let kept = [0, 1].map(|at: u8| match is_carried(at) {
+        let is_named = |at: u8| late.iter().any(|request| request.knows >> at & 1 == 1);
+        let kept = [0, 1].map(|at: u8| match is_named(at) {
             true => self.arrivals[usize::from(at)],
             false => NEVER,
         });
@@ -113,7 +113,7 @@ impl Client {
 
     /// Handles a message. A message reports one level only, so a claim with several levels has to poll.
     pub fn wake(&mut self, levels: usize) {
-        if mem::take(&mut self.is_told) {
+        if mem::take(&mut self.has_revoked_message) {
             self.phase = Phase::Leaving;
             return;
         }
@@ -131,18 +131,19 @@ impl Client {
 
     /// Loses a message.
     pub fn lose_wake(&mut self) {
-        if !mem::take(&mut self.is_told) {
+        if !mem::take(&mut self.has_revoked_message) {
             self.wake = None;
         }
     }
 
     /// Returns true if it can handle a message now.
     pub fn listens(&self) -> bool {
-        let has_message = self.is_told || self.wake.is_some() && self.phase == Phase::Queued;
+        let has_message =
+            self.has_revoked_message || self.wake.is_some() && self.phase == Phase::Queued;
         has_message && self.pending.is_none()
     }
 
-    /// Forgets everything that no longer matters.
+    /// Clears everything that does not matter in its phase.
     pub fn tidy(&mut self) {
         match self.phase {
             Phase::Held if self.until <= 0 => self.phase = Phase::Lost,
@@ -162,24 +163,24 @@ impl Client {
             self.wake = None;
         }
         if matches!(self.phase, Phase::Leaving | Phase::Done | Phase::Dead) {
-            self.is_told = false;
+            self.has_revoked_message = false;
         }
         if !matches!(self.phase, Phase::Held) {
             self.until = 0;
         }
         if matches!(self.phase, Phase::Done) {
-            self.forget(Phase::Done);
+            self.reset(Phase::Done);
         }
     }
 
     /// Moves the clocks on, or sets the server's clock back.
     pub fn pass(&mut self, ms: i64) {
+        // Only the server's clock is set back.
         let own = ms.max(0);
         for time in [&mut self.provisional, &mut self.due, &mut self.until] {
             *time = (*time - own).max(0);
         }
         if self.unanswered != NEVER {
-            // It gives up by its own clock, although the server's clock is set back.
             self.unanswered -= own;
             if self.unanswered < 0 {
                 self.unanswered = NEVER;

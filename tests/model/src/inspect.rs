@@ -34,19 +34,20 @@ impl Server {
                 continue;
             }
             let semaphore = self.state(number);
-            self.shows(semaphore)?;
+            self.check_usage(semaphore)?;
             for id in forged(semaphore).iter().filter(|_| has_forged) {
-                self.ignores(semaphore, id)?;
+                self.check_forged(semaphore, id)?;
             }
         }
         Ok(())
     }
 
-    fn shows(&self, semaphore: &Semaphore) -> Result<(), Violation> {
+    fn check_usage(&self, semaphore: &Semaphore) -> Result<(), Violation> {
         let mut server = StandIn::at(NOW);
         semaphore.load(0, &mut server);
         let before = server.clone();
         let [held, queue, alive, _] = keys(0);
+        // A page of 1,000 members, and a cursor at the start for each of the three keys.
         let (keys, args) = (
             [held, queue, alive],
             ["1000", "3", "0", "0", "0"].map(str::to_owned),
@@ -56,11 +57,11 @@ impl Server {
         let is_same = server.entries().eq(before.entries()) && server.published.is_empty();
         match is_same && server.first_write.is_none() {
             true => check::usage(&before, &keys, &reply),
-            false => violated("U", format!("a list changes something: {semaphore:?}")),
+            false => violated("U", format!("usage changes something: {semaphore:?}")),
         }
     }
 
-    fn ignores(&self, semaphore: &Semaphore, id: &str) -> Result<(), Violation> {
+    fn check_forged(&self, semaphore: &Semaphore, id: &str) -> Result<(), Violation> {
         let mut server = StandIn::at(NOW);
         semaphore.load(0, &mut server);
         let (floor, remember) = (NOW.to_string(), REMEMBER.to_string());
@@ -75,8 +76,8 @@ impl Server {
         }
     }
 
-    /// Calls the clock's script with the highest times that the server and the process know, from now. Returns the
-    /// server's new highest time, which is also the script's answer.
+    /// Calls the clock's script with the highest time that the server knows and its time to live, and with the highest
+    /// time that the process knows. Returns the server's new highest time, which is also the script's answer.
     ///
     /// # Errors
     ///

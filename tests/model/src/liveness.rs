@@ -12,9 +12,9 @@ use crate::{
 };
 use std::collections::HashSet;
 
-/// Ticks after which the dead have nothing left. A clock that was set back gives a dead waiter one lease, and its grant
-/// another one.
-const TICKS: i64 = 4 * LEASE / TICK;
+/// Ticks after which dead clients have nothing left. A clock that was set back gives a dead waiter one lease, and its
+/// grant another one.
+const MOST: i64 = 4 * LEASE / TICK;
 
 /// Ticks after which a state at rest stays at rest, because every missed heartbeat and refresh would have ended
 /// something.
@@ -33,9 +33,9 @@ impl Model {
         for (at, client) in state.clients.iter().enumerate() {
             match client.phase {
                 Phase::Held if client.revocation == Revocation::None => {
-                    self.is_held(state, at as u8)?;
+                    self.check_held(state, at as u8)?;
                 }
-                Phase::Idle | Phase::Done => self.is_gone(state, at as u8)?,
+                Phase::Idle | Phase::Done => self.check_gone(state, at as u8)?,
                 _ => {}
             }
         }
@@ -43,7 +43,7 @@ impl Model {
     }
 
     /// **S2** A client that counts as holding a permit holds it, unless an operator has revoked it.
-    fn is_held(&self, state: &State, at: u8) -> Result<(), Violation> {
+    fn check_held(&self, state: &State, at: u8) -> Result<(), Violation> {
         let is_light = state.clients[usize::from(at)].is_light;
         for (index, level) in self.claim(state, at).iter().enumerate() {
             let held = &self.semaphore(state, level.key).held;
@@ -61,7 +61,7 @@ impl Model {
 
     /// **L3** A refused or released claim leaves nothing behind, except for a second unit with a separate release on
     /// its way.
-    fn is_gone(&self, state: &State, at: u8) -> Result<(), Violation> {
+    fn check_gone(&self, state: &State, at: u8) -> Result<(), Violation> {
         let mut late = state.clients[usize::from(at)].late.iter();
         let most = match late.any(|request| request.kind == Kind::Lighten) {
             true => 1,
@@ -82,8 +82,8 @@ impl Model {
         self.server.state(state.semaphores[usize::from(key)])
     }
 
-    /// **L** From here on every message is lost, no client makes a new claim, and all live clients go on. Then in the
-    /// end the dead hold nothing, and no waiter waits beside free room.
+    /// **L** From this state on every message is lost, no client makes a new claim, and all live clients go on. In the
+    /// end dead clients hold nothing, and no waiter waits beside free room.
     ///
     /// # Errors
     ///
@@ -94,27 +94,27 @@ impl Model {
             client.give_up(false);
             client.late.clear();
             client.wake = None;
-            client.is_told = false;
+            client.has_revoked_message = false;
         }
         state.tokens = [NEVER; 2];
         state.normalise(&self.scenario, &mut self.server);
         if !rested.insert(crate::walk::hash(&state)) {
             return Ok(());
         }
-        for tick in 0..TICKS {
-            self.go_on(&mut state)?;
-            if tick >= LEAST && self.is_at_rest(&state).is_ok() {
+        for tick in 0..MOST {
+            self.make_due_calls(&mut state)?;
+            if tick >= LEAST && self.check_rest(&state).is_ok() {
                 return Ok(());
             }
             self.pass(&mut state, 0)?;
             state.normalise(&self.scenario, &mut self.server);
         }
-        self.go_on(&mut state)?;
-        self.is_at_rest(&state)
+        self.make_due_calls(&mut state)?;
+        self.check_rest(&state)
     }
 
     /// Every live client makes its call, if one is due.
-    fn go_on(&mut self, state: &mut State) -> Result<(), Violation> {
+    fn make_due_calls(&mut self, state: &mut State) -> Result<(), Violation> {
         for at in 0..state.clients.len() as u8 {
             let levels = self.claim(state, at).len();
             let client = &mut state.clients[usize::from(at)];
@@ -133,31 +133,31 @@ impl Model {
             self.receive(state, at);
             for client in &mut state.clients {
                 client.wake = None;
-                client.is_told = false;
+                client.has_revoked_message = false;
                 client.tidy();
             }
         }
         Ok(())
     }
 
-    fn is_at_rest(&self, state: &State) -> Result<(), Violation> {
+    fn check_rest(&self, state: &State) -> Result<(), Violation> {
         for (at, client) in state.clients.iter().enumerate() {
             if client.phase == Phase::Leaving {
                 return violated("L", format!("{at} is not released"));
             }
             if client.phase == Phase::Queued {
-                self.waits_for_room(state, at as u8)?;
+                self.check_waiter(state, at as u8)?;
             }
-            self.has_heard(state, at as u8)?;
+            self.check_revoked(state, at as u8)?;
         }
         for key in 0..state.semaphores.len() as u8 {
-            self.has_only_the_living(state, key)?;
+            self.check_owners(state, key)?;
         }
         Ok(())
     }
 
     /// **R** A client whose permit was revoked finds out, although the message is lost.
-    fn has_heard(&self, state: &State, at: u8) -> Result<(), Violation> {
+    fn check_revoked(&self, state: &State, at: u8) -> Result<(), Violation> {
         let client = &state.clients[usize::from(at)];
         let goes_on = matches!(client.phase, Phase::Held | Phase::Queued);
         let levels = self.claim(state, at).iter().enumerate();
@@ -176,7 +176,7 @@ impl Model {
     }
 
     /// A waiter is in its queue, and the head of the queue does not fit.
-    fn waits_for_room(&self, state: &State, at: u8) -> Result<(), Violation> {
+    fn check_waiter(&self, state: &State, at: u8) -> Result<(), Violation> {
         let level = usize::from(state.clients[usize::from(at)].at);
         let semaphore = self.semaphore(state, self.claim(state, at)[level].key);
         let own = unit(at, level, &self.claim(state, at)[level]);
@@ -184,14 +184,14 @@ impl Model {
         let used = semaphore.held.live().count();
         let fits = |head: Unit| used + usize::from(head.weight) <= usize::from(head.limit);
         match semaphore.queue.get(own).is_none() || head.is_none_or(fits) {
-            true => violated("L", format!("{own} waits for ever: {semaphore:?}")),
+            true => violated("L", format!("{own} waits beside free room: {semaphore:?}")),
             false => Ok(()),
         }
     }
 
     /// **L1** Held units and waiters belong to live clients. An end that lies too far ahead, because the clock was set
     /// back, is found once a claim waits.
-    fn has_only_the_living(&self, state: &State, key: u8) -> Result<(), Violation> {
+    fn check_owners(&self, state: &State, key: u8) -> Result<(), Violation> {
         let semaphore = self.semaphore(state, key);
         let waits = |client: u8| {
             let claim = self.claim(state, client);

@@ -9,7 +9,7 @@ use crate::{
 /// A message to a waiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wake {
-    /// The process.
+    /// The waiter's client.
     pub client: u8,
     /// The level of its claim.
     pub level: u8,
@@ -30,13 +30,13 @@ pub(crate) fn messages(server: &StandIn) -> Result<Messages, String> {
     for (channel, message) in &server.published {
         let strange = || format!("a strange message {message} to {channel}");
         let process = channel.strip_prefix("swake:").ok_or_else(strange)?;
-        let (named, text) = message.split_once(' ').ok_or_else(strange)?;
+        let (lease, text) = message.split_once(' ').ok_or_else(strange)?;
         if text == "revoked" {
-            let permit = Unit::permit_of(&format!("{process}.{named}"));
+            let permit = Unit::permit_of(&format!("{process}.{lease}"));
             revoked.push(permit.ok_or_else(strange)?);
             continue;
         }
-        let parts: Vec<_> = named.split('.').collect();
+        let parts: Vec<_> = lease.split('.').collect();
         let [permit, lease, _] = parts[..] else {
             return Err(strange());
         };
@@ -51,7 +51,7 @@ pub(crate) fn messages(server: &StandIn) -> Result<Messages, String> {
     Ok((wakes, revoked))
 }
 
-/// Reads `TOKEN HELD`. Token 0 means that the waiter should poll.
+/// Reads `TOKEN HELD`, if the text has this form. Token 0 is `Some(None)`: the waiter should poll.
 fn token(text: &str) -> Option<Option<i64>> {
     let (token, held) = text.split_once(' ')?;
     let (token, _): (i64, u32) = (token.parse().ok()?, held.parse().ok()?);

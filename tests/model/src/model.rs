@@ -37,14 +37,15 @@ impl Model {
         &self.scenario.clients[usize::from(client)][usize::from(claim)]
     }
 
-    /// A client sends a request, which has no knowledge of the claim's other requests.
+    /// A client sends a request with everything that it knows about its claim. A release is answered in full if
+    /// `with_answer` is true, or if an unanswered acquire may still run.
     pub fn send(&self, state: &mut State, client: u8, kind: Kind, with_answer: bool) {
         let levels = self.claim(state, client).iter().enumerate();
-        let waits = levels.filter(|(_, level)| level.waits.is_some());
-        let waits = waits.fold(0, |bits, (at, _)| bits | 1 << at);
+        let waiting = levels.filter(|(_, level)| level.waits.is_some());
+        let waits = waiting.fold(0, |bits, (at, _)| bits | 1 << at);
         let client = &mut state.clients[usize::from(client)];
-        let knows = client.arrivals.iter().enumerate();
-        let knows = knows.fold(0, |bits, (at, arrival)| {
+        let arrivals = client.arrivals.iter().enumerate();
+        let knows = arrivals.fold(0, |bits, (at, arrival)| {
             bits | u8::from(*arrival != NEVER) << at
         });
         let is_acquire = kind == Kind::Acquire;
@@ -82,44 +83,48 @@ impl Model {
     ) -> Result<Vec<Reply>, Violation> {
         let call = self.call(state, requests);
         let outcome = self.server.call(&call, state.semaphores)?;
-        for (at, (client, request)) in requests.iter().enumerate() {
+        for (index, (client, request)) in requests.iter().enumerate() {
             if request.kind == Kind::Acquire {
-                self.comes_last(state, *client, &outcome, at)?;
+                self.comes_last(state, *client, &outcome, index)?;
             }
         }
         state.semaphores = outcome.after;
-        self.note(state, &outcome)?;
-        note_returns(state, requests, &outcome.answers);
-        let replies = requests.iter().enumerate().map(|(at, (client, request))| {
-            let unanswered = state.clients[usize::from(*client)].unanswered;
-            match request.kind {
-                Kind::Acquire => Reply::Acquired(outcome.answers[at].clone()),
-                Kind::Refresh => Reply::Refreshed(is_held(&call, &outcome, *client)),
-                Kind::Release | Kind::Lighten => Reply::Released(unanswered == NEVER),
-            }
-        });
+        self.record(state, &outcome)?;
+        record_returns(state, requests, &outcome.answers);
+        let replies = requests
+            .iter()
+            .enumerate()
+            .map(|(index, (client, request))| {
+                let unanswered = state.clients[usize::from(*client)].unanswered;
+                match request.kind {
+                    Kind::Acquire => Reply::Acquired(outcome.answers[index].clone()),
+                    Kind::Refresh => Reply::Refreshed(is_held(&call, &outcome, *client)),
+                    Kind::Release | Kind::Lighten => Reply::Released(unanswered == NEVER),
+                }
+            });
         Ok(replies.collect())
     }
 
     /// Records the grants of a call, and the processes that it has notified. The owner of added units is notified of a
     /// revocation too.
-    pub(crate) fn note(&self, state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
-        note_tokens(state, outcome)?;
+    pub(crate) fn record(&self, state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
+        record_tokens(state, outcome)?;
         for wake in &outcome.wakes {
             state.clients[usize::from(wake.client)].wake = Some((wake.level, wake.token));
         }
         for at in 0..state.clients.len() as u8 {
             let levels = self.claim(state, at).iter().enumerate();
             let mut permits = levels.map(|(index, level)| unit(at, index, level).permit());
-            let is_told = permits.any(|permit| outcome.revoked.contains(&permit));
+            let is_revoked = permits.any(|permit| outcome.revoked.contains(&permit));
             let client = &mut state.clients[usize::from(at)];
-            client.is_told |= is_told && !matches!(client.phase, Phase::Idle | Phase::Dead);
+            client.has_revoked_message |=
+                is_revoked && !matches!(client.phase, Phase::Idle | Phase::Dead);
         }
         Ok(())
     }
 
     /// **F1** A claim that joins a queue has a later arrival than all waiters, whatever their head starts, and even if
-    /// the clock was set back.
+    /// the clock was set back. `index` is the place of the claim's answer.
     fn comes_last(
         &self,
         state: &State,
@@ -136,15 +141,15 @@ impl Model {
         if after.is_fair() {
             return Ok(());
         }
-        let place = unit(at, usize::from(*level), own);
-        let is_new = before.queue.get(place).is_none() && after.queue.get(place).is_some();
+        let waiter = unit(at, usize::from(*level), own);
+        let is_new = before.queue.get(waiter).is_none() && after.queue.get(waiter).is_some();
         let is_known = state.clients[usize::from(at)].arrivals[usize::from(*level)] != NEVER;
         for (other, client) in state.clients.iter().enumerate() {
             let of_other = &self.claim(state, other as u8)[usize::from(client.at)];
-            let place = unit(other as u8, usize::from(client.at), of_other);
+            let waiter = unit(other as u8, usize::from(client.at), of_other);
             let waits = client.phase == Phase::Queued
                 && of_other.key == own.key
-                && before.queue.get(place).is_some();
+                && before.queue.get(waiter).is_some();
             let is_later = *arrival > client.arrivals[usize::from(client.at)];
             if is_new && !is_known && waits && !is_later && other != usize::from(at) {
                 return violated("F1", format!("{at} arrives at {arrival}, before {other}"));
@@ -159,9 +164,11 @@ impl Model {
     /// # Errors
     ///
     /// Returns an invariant that does not hold.
-    pub fn tell_clock(&self, state: &mut State, client: u8) -> Result<(), Violation> {
-        let own = state.clients[usize::from(client)].ahead;
-        let own = if own == NEVER { 1 - NOW } else { own };
+    pub fn report_clock(&self, state: &mut State, client: u8) -> Result<(), Violation> {
+        let own = match state.clients[usize::from(client)].ahead {
+            NEVER => 1 - NOW,
+            ahead => ahead,
+        };
         let highest = self.server.clock(state.clock, own)?;
         state.clock = Some((highest, 8 * LEASE));
         state.clients[usize::from(client)].ahead = highest;
@@ -175,9 +182,9 @@ fn is_held(call: &Call, outcome: &Outcome, client: u8) -> bool {
     units.all(|(item, answer)| item.unit.client != client || *answer == Answer::Is(true))
 }
 
-/// The first acquire of a permit may run so late that a second one was granted and revoked before. It brings the permit
-/// back, and the store sends a release after it.
-fn note_returns(state: &mut State, requests: &[(u8, Request)], answers: &[Answer]) {
+/// The first acquire of a permit may run after a second acquire was granted and revoked. It brings the permit back, and
+/// the store releases it later.
+fn record_returns(state: &mut State, requests: &[(u8, Request)], answers: &[Answer]) {
     for ((at, request), answer) in requests.iter().zip(answers) {
         let client = &mut state.clients[usize::from(*at)];
         let is_there = matches!(answer, Answer::Granted(_) | Answer::Queued { .. });
@@ -188,7 +195,7 @@ fn note_returns(state: &mut State, requests: &[(u8, Request)], answers: &[Answer
 }
 
 /// **S3** Tokens strictly increase.
-fn note_tokens(state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
+fn record_tokens(state: &mut State, outcome: &Outcome) -> Result<(), Violation> {
     let mut tokens = outcome.tokens.clone();
     tokens.sort_unstable();
     for (key, token) in tokens {

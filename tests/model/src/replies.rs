@@ -42,7 +42,7 @@ impl Call {
     /// A granted claim has two items for each level. A claim that is not granted has one item with the reason.
     fn read_claims(&self, mut items: &[Reply]) -> Option<Vec<Answer>> {
         let mut answers = Vec::new();
-        for levels in &self.shares {
+        for levels in &self.groups {
             let size = match items.first()? {
                 Reply::List(_) => 1,
                 _ => 2 * levels.len(),
@@ -57,7 +57,7 @@ impl Call {
     /// The number of answers that the call expects.
     fn count(&self) -> usize {
         match self.verb {
-            Verb::Acquire => self.shares.len(),
+            Verb::Acquire => self.groups.len(),
             _ => self.items().count(),
         }
     }
@@ -71,7 +71,7 @@ fn read_unit(item: &Reply) -> Option<Answer> {
 }
 
 fn read_claim(items: &[Reply]) -> Option<Answer> {
-    let level = |level: i64| u8::try_from(level - 1).ok();
+    let level = |number: i64| u8::try_from(number - 1).ok();
     let [Reply::List(refusal)] = items else {
         let numbers = numbers(items)?;
         let pairs = numbers.chunks(2).map(|pair| match *pair {
@@ -80,6 +80,7 @@ fn read_claim(items: &[Reply]) -> Option<Answer> {
         });
         return Some(Answer::Granted(pairs.collect::<Option<_>>()?));
     };
+    // The header of acquire.lua explains these numbers.
     match numbers(refusal)?[..] {
         [0, at, held] => Some(Answer::Full {
             level: level(at)?,

@@ -22,7 +22,7 @@ impl Model {
         let items = requests
             .iter()
             .map(|(client, request)| self.items(state, *client, *request));
-        let shares = match verb {
+        let groups = match verb {
             Verb::Acquire => items.collect(),
             _ => by_key(items.flatten()),
         };
@@ -36,7 +36,7 @@ impl Model {
                 deadlines.max().unwrap_or(0)
             },
             floor: state.clients[usize::from(first)].ahead.max(0),
-            shares,
+            groups,
         }
     }
 
@@ -86,12 +86,12 @@ pub(crate) fn unit(client: u8, at: usize, level: &Level) -> Unit {
 }
 
 fn by_key(items: impl Iterator<Item = Item>) -> Vec<Vec<Item>> {
-    let mut shares: Vec<Vec<Item>> = Vec::new();
+    let mut groups: Vec<Vec<Item>> = Vec::new();
     for item in items {
-        match shares.iter_mut().find(|share| share[0].key == item.key) {
-            Some(share) => share.push(item),
-            None => shares.push(vec![item]),
+        match groups.iter_mut().find(|group| group[0].key == item.key) {
+            Some(group) => group.push(item),
+            None => groups.push(vec![item]),
         }
     }
-    shares
+    groups
 }

@@ -13,7 +13,7 @@ pub struct Level {
     pub weight: u8,
     /// The queue's bound; `None` if the claim does not wait.
     pub waits: Option<u8>,
-    /// In ms.
+    /// The head start, in ms.
     pub head_start: i64,
     /// The letter of its flow; 0 if it has none.
     pub flow: u8,
@@ -46,9 +46,9 @@ pub struct Scenario {
     pub crashes: bool,
     /// True if holders neither refresh nor release.
     pub has_no_refresh: bool,
-    /// True if a permit may become lighter.
+    /// True if a permit of two units may release the second.
     pub lightens: bool,
-    /// The distances that the server's clock may move besides the tick, in ms, and the number of such moves in all.
+    /// The distances that the server's clock may leap, in ms, and the most leaps of a walk.
     pub leaps: (Vec<i64>, u8),
     /// True if the clock is set back, so that processes report its highest time to each other.
     pub has_clock: bool,
@@ -81,14 +81,14 @@ impl Scenario {
         }
     }
 
-    /// How far the clock may be set back, in ms; at most 0.
+    /// The largest leap back of the clock, in ms; 0 if it is never set back, otherwise negative.
     pub fn set_back(&self) -> i64 {
         self.leaps.0.iter().copied().min().unwrap_or(0).min(0)
     }
 
-    /// The distance that the clock moves: a tick, or a leap.
-    pub fn pass(&self, at: u8) -> i64 {
-        match at.checked_sub(1) {
+    /// How far a step moves the clock, in ms: 0 by a tick, another number by that leap.
+    pub fn distance(&self, pass: u8) -> i64 {
+        match pass.checked_sub(1) {
             None => TICK,
             Some(leap) => self.leaps.0[usize::from(leap)],
         }

@@ -19,7 +19,7 @@ pub fn all() -> impl Iterator<Item = Scenario> {
 /// If no scenario has this name.
 pub fn named(name: &str) -> Scenario {
     let found = all().find(|scenario| scenario.name == name);
-    found.unwrap_or_else(|| panic!("there is no scenario {name}"))
+    found.unwrap_or_else(|| panic!("no scenario is called {name}"))
 }
 
 fn row(row: &'static str) -> Scenario {

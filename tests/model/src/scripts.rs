@@ -39,7 +39,6 @@ pub enum Verb {
     ReleaseBudgets,
 }
 
-/// All script files. `PARTS` has the files of each script, in the order of the verbs.
 const FILES: [Part; 13] = [
     part!("common"),
     part!("grant"),
@@ -55,6 +54,7 @@ const FILES: [Part; 13] = [
     part!("limits"),
     part!("pause"),
 ];
+/// The files of each script, in the order of the verbs.
 const PARTS: [&[&str]; 11] = [
     &["common", "grant", "queue", "acquire"],
     &["common", "refresh"],

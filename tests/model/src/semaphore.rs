@@ -6,12 +6,12 @@ use crate::{
     unit::{Permit, Unit},
 };
 
-/// A sorted set of units, and the time until its key expires, in ms; 0 if the key is missing.
+/// A sorted set of units, and its key's time to live.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Units {
     /// Units and scores, lowest score first.
     pub items: Vec<(Unit, i64)>,
-    /// In ms.
+    /// In ms; 0 if the key is missing.
     pub ttl: i64,
 }
 
@@ -32,6 +32,7 @@ impl Units {
         self.get(unit).is_some_and(|end| end > 0)
     }
 
+    /// Moves the time to live and the scores closer by these distances.
     fn shift(&mut self, ttl: i64, score: i64) {
         if self.ttl > 0 {
             self.ttl = (self.ttl - ttl).max(0);
@@ -55,15 +56,17 @@ pub struct Semaphore {
     pub alive: Units,
     /// The last arrival, which `alive` stores if waiters had head starts. In a fair queue, the virtual time.
     pub last_arrival: Option<i64>,
-    /// If the queue is fair, the finish tags of flows by their letters. Claims without a flow always have one.
+    /// If the queue is fair, the finish tag of each flow by its letter. Letter 0, for claims without a flow, is always
+    /// there.
     pub finishes: Vec<(u8, i64)>,
-    /// The revoked permits in order, each with the time until which `alive` remembers its revocation.
+    /// The revoked permits in order, each with the time until which `alive` stores its revocation.
     pub revoked: Vec<(Permit, i64)>,
     /// The last token, and the time until its key expires.
     pub token: Option<(i64, i64)>,
 }
 
 const KEYS: [&str; 4] = [":held", ":queue", ":alive", ":token"];
+// The members of `alive` besides waiters: the last arrival, and prefixes of revocations and of finish tags.
 const MARK: &str = "arrival";
 const REVOKED: &str = "revoked:";
 const FLOW: &str = "flow:";
@@ -80,7 +83,8 @@ pub fn keys(at: u8) -> [String; 4] {
 }
 
 impl Semaphore {
-    /// The state after the clock has moved on by `ms`. All ends before `past` become equal.
+    /// The state after the clock has moved on by `ms`. Ends before `past` become `past`, because no leap of the clock
+    /// brings them back.
     #[must_use]
     pub fn after(&self, ms: i64, past: i64) -> Self {
         let mut next = self.clone();
@@ -164,7 +168,7 @@ impl Semaphore {
                 Value::Sorted(set) if *key == queue => semaphore.queue = units(set, NOW, ttl)?,
                 Value::Sorted(set) if *key == alive => {
                     semaphore.alive = units(set, NOW_MS, ttl)?;
-                    semaphore.last_arrival = mark(set);
+                    semaphore.last_arrival = last_arrival(set);
                     semaphore.revoked = revoked(set)?;
                     semaphore.finishes = finishes(set);
                 }
@@ -207,7 +211,7 @@ fn units(set: &Sorted, now: i64, ttl: i64) -> Result<Units, String> {
     Ok(Units { items, ttl })
 }
 
-fn mark(set: &Sorted) -> Option<i64> {
+fn last_arrival(set: &Sorted) -> Option<i64> {
     let found = set.items().iter().find(|(_, name)| name == MARK);
     found.map(|(score, _)| -*score as i64 - NOW)
 }

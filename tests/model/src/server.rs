@@ -40,7 +40,7 @@ pub struct Effect {
 /// The part of a call's effect that a state needs.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The semaphores after it.
+    /// The semaphores after the call.
     pub after: Semaphores,
     /// One answer for each item, or for each claim.
     pub answers: Vec<Answer>,
@@ -61,27 +61,30 @@ pub struct Violation {
     pub seen: String,
 }
 
-/// A violation.
+/// Returns a violation as an error.
 pub fn violated<T>(invariant: &'static str, seen: impl Into<String>) -> Result<T, Violation> {
     let seen = seen.into();
     Err(Violation { invariant, seen })
 }
 
-type Known = Result<Rc<Outcome>, Violation>;
+type CallResult = Result<Rc<Outcome>, Violation>;
 
 /// The server.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) runner: Runner,
+    /// The states of semaphores, by their numbers.
     states: Vec<Rc<Semaphore>>,
     numbers: HashMap<Rc<Semaphore>, u32>,
-    known: HashMap<(Call, Semaphores), Known>,
+    /// The outcomes of calls, by the call and the states before it.
+    outcomes: HashMap<(Call, Semaphores), CallResult>,
+    /// The number of the state some ms after another state.
     later: HashMap<(u32, i64), u32>,
     /// The states that were inspected.
     pub(crate) inspected: HashSet<u32>,
     /// How many units one call grants from a queue.
     max_advanced: usize,
-    /// How far the clock may be set back, in ms; at most 0.
+    /// The largest leap back of the clock, in ms; at most 0.
     past: i64,
 }
 
@@ -96,7 +99,7 @@ impl Server {
             runner: Runner::new(scripts).expect("the scripts are Lua"),
             states: Vec::new(),
             numbers: HashMap::new(),
-            known: HashMap::new(),
+            outcomes: HashMap::new(),
             later: HashMap::new(),
             inspected: HashSet::new(),
             max_advanced,
@@ -124,7 +127,7 @@ impl Server {
 
     /// The number of different calls that the scripts have run.
     pub fn calls(&self) -> usize {
-        self.known.len()
+        self.outcomes.len()
     }
 
     /// The number of the state `ms` later.
@@ -143,13 +146,13 @@ impl Server {
     /// # Errors
     ///
     /// Returns the first invariant that does not hold.
-    pub fn call(&mut self, call: &Call, before: Semaphores) -> Known {
+    pub fn call(&mut self, call: &Call, before: Semaphores) -> CallResult {
         let key = (call.clone(), before);
-        if let Some(known) = self.known.get(&key) {
-            return known.clone();
+        if let Some(outcome) = self.outcomes.get(&key) {
+            return outcome.clone();
         }
         let outcome = self.run(call, before).map(Rc::new);
-        self.known.insert(key, outcome.clone());
+        self.outcomes.insert(key, outcome.clone());
         outcome
     }
 

@@ -83,7 +83,7 @@ pub struct StandIn {
     pub first_write: Option<String>,
 }
 
-type Outcome = Result<Reply, String>;
+type CommandResult = Result<Reply, String>;
 
 /// The error of a node that gives a slot away, for a script that names a key that it has emptied.
 pub const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
@@ -119,9 +119,9 @@ impl StandIn {
 
     /// Removes and returns the keys with this prefix.
     pub fn take(&mut self, prefix: &str) -> Vec<(String, Entry)> {
-        let is_own = |key: &String| key.starts_with(prefix);
+        let has_prefix = |key: &String| key.starts_with(prefix);
         let keys = self.entries().map(|(key, _)| key.clone());
-        let keys: Vec<_> = keys.filter(is_own).collect();
+        let keys: Vec<_> = keys.filter(has_prefix).collect();
         let taken = keys.into_iter();
         taken
             .filter_map(|key| self.keys.remove_entry(&key))
@@ -146,7 +146,7 @@ impl StandIn {
     /// # Errors
     ///
     /// Returns the server's message, or an error if the stand-in does not know the command.
-    pub fn command(&mut self, args: &[&str]) -> Outcome {
+    pub fn command(&mut self, args: &[&str]) -> CommandResult {
         let (name, args) = args.split_first().ok_or("ERR no command")?;
         self.check_keys(name, args)?;
         if WRITES.contains(name) && self.first_write.is_none() {
@@ -235,8 +235,8 @@ impl StandIn {
             "DEL" | "EXISTS" => args,
             _ => args.get(..1).unwrap_or_default(),
         };
-        let is_strange = |key: &&&str| !declared.iter().any(|own| own == **key);
-        if let Some(key) = keys.iter().find(is_strange) {
+        let is_undeclared = |key: &&&str| !declared.iter().any(|own| own == **key);
+        if let Some(key) = keys.iter().find(is_undeclared) {
             return Err(format!("ERR undeclared key {key}"));
         }
         let is_gone = |key: &&&str| self.entry(key).is_none();
@@ -298,7 +298,7 @@ impl StandIn {
         &mut self,
         key: &str,
         change: impl FnOnce(&mut BTreeMap<String, String>) -> usize,
-    ) -> Outcome {
+    ) -> CommandResult {
         let mut hash = self.hash(key)?;
         let counts = change(&mut hash);
         match hash.is_empty() {
@@ -308,13 +308,13 @@ impl StandIn {
         Ok(Reply::Int(counts as i64))
     }
 
-    fn increment(&mut self, key: &str) -> Outcome {
+    fn increment(&mut self, key: &str) -> CommandResult {
         let number = self.text(key)?.map_or(Ok(0), |text| integer(&text))? + 1;
         self.put(key, Value::Text(number.to_string()));
         Ok(Reply::Int(number))
     }
 
-    fn set(&mut self, key: &str, value: &str, ttl: i64) -> Outcome {
+    fn set(&mut self, key: &str, value: &str, ttl: i64) -> CommandResult {
         if ttl <= 0 {
             return Err("ERR invalid expire time in 'set' command".to_owned());
         }
@@ -359,7 +359,7 @@ impl StandIn {
         }
     }
 
-    fn add(&mut self, key: &str, args: &[&str]) -> Outcome {
+    fn add(&mut self, key: &str, args: &[&str]) -> CommandResult {
         let is_option = |arg: &&&str| ["XX", "GT", "CH"].contains(*arg);
         let (options, pairs) = args.split_at(args.iter().take_while(is_option).count());
         if pairs.is_empty() || pairs.len() % 2 > 0 {
@@ -383,7 +383,7 @@ impl StandIn {
         Ok(Reply::Int(count))
     }
 
-    fn remove(&mut self, key: &str, is_removed: impl Fn(f64, &str) -> bool) -> Outcome {
+    fn remove(&mut self, key: &str, is_removed: impl Fn(f64, &str) -> bool) -> CommandResult {
         let mut sorted = self.sorted(key)?;
         let removed = sorted
             .0
@@ -398,7 +398,7 @@ impl StandIn {
         key: &str,
         is_within: impl Fn(f64) -> bool,
         options: &[&str],
-    ) -> Outcome {
+    ) -> CommandResult {
         let (with_scores, [offset, most]) = match options {
             [] => (false, [0, -1]),
             ["WITHSCORES"] => (true, [0, -1]),
@@ -414,7 +414,7 @@ impl StandIn {
     }
 
     /// The items between two indexes, which may count from the end.
-    fn range(&self, key: &str, [start, stop]: [i64; 2], options: &[&str]) -> Outcome {
+    fn range(&self, key: &str, [start, stop]: [i64; 2], options: &[&str]) -> CommandResult {
         let mut items = self.sorted(key)?.0;
         let (is_reversed, with_scores) = match options {
             [] => (false, false),

@@ -57,7 +57,7 @@ impl State {
         self.clock = clock.filter(|(_, ttl)| *ttl > 0);
         for client in &mut self.clients {
             client.pass(ms);
-            client.micros(|_, _, number| *number -= ms * 1_000);
+            client.visit_micros(|_, _, number| *number -= ms * 1_000);
         }
     }
 
@@ -70,15 +70,16 @@ impl State {
         let head_start = head_start.unwrap_or(0);
         let has_flows = levels.into_iter().any(|level| level.flow > 0);
         for key in 0..self.semaphores.len() as u8 {
-            self.normalise_of(Micros::Token, key, scenario, server);
+            self.rank_past(Micros::Token, key, scenario, server);
             match head_start {
-                0 if !has_flows => self.normalise_of(Micros::Arrival, key, scenario, server),
+                0 if !has_flows => self.rank_past(Micros::Arrival, key, scenario, server),
                 _ => self.shift_arrivals(key, -head_start * 1_000 - CALL, scenario, server),
             }
         }
     }
 
-    fn normalise_of(&mut self, kind: Micros, key: u8, scenario: &Scenario, server: &mut Server) {
+    /// Replaces the past numbers of one kind for a semaphore by ranks, in its state and in all clients.
+    fn rank_past(&mut self, kind: Micros, key: u8, scenario: &Scenario, server: &mut Server) {
         let at = usize::from(key);
         let semaphore = server.state(self.semaphores[at]).clone();
         let anchor = semaphore.token.map(|(token, _)| token);
@@ -86,27 +87,27 @@ impl State {
         let mut past = Vec::with_capacity(8);
         // A value is not past if setting the clock back would bring it into the future.
         let last = scenario.set_back() * 1_000;
-        let mut note = |number: &mut i64| {
+        let mut add_past = |number: &mut i64| {
             if *number <= last + CALL && *number != NEVER {
                 past.push(*number);
             }
         };
-        note(&mut anchor.unwrap_or(NEVER));
+        add_past(&mut anchor.unwrap_or(NEVER));
         if kind == Micros::Token {
-            note(&mut self.tokens[at]);
+            add_past(&mut self.tokens[at]);
         } else {
             semaphore
                 .queue
                 .items
                 .iter()
-                .for_each(|(_, score)| note(&mut score.clone()));
+                .for_each(|(_, score)| add_past(&mut score.clone()));
         }
-        self.each(kind, key, scenario, &mut note);
+        self.visit_clients(kind, key, scenario, &mut add_past);
         if past.is_empty() {
             return;
         }
         let ranks = Ranks::new(past, anchor, last);
-        self.each(kind, key, scenario, &mut |number| ranks.apply(number));
+        self.visit_clients(kind, key, scenario, &mut |number| ranks.apply(number));
         if kind == Micros::Token {
             ranks.apply(&mut self.tokens[at]);
         }
@@ -125,21 +126,21 @@ impl State {
         }
     }
 
-    /// With head starts or flow tags, the differences between arrivals matter too. The time since the last arrival does
-    /// not matter once it exceeds every head start that a new claim may have.
+    /// Moves all arrivals by the same distance, so that the last is no earlier than `to`. With head starts or flow tags
+    /// the differences between arrivals matter, but not the time since the last one, once it exceeds every head start.
     fn shift_arrivals(&mut self, key: u8, to: i64, scenario: &Scenario, server: &mut Server) {
         let at = usize::from(key);
         let mut next = Semaphore::clone(server.state(self.semaphores[at]));
         let scores = next.queue.items.iter().map(|(_, score)| *score);
         let mut last = scores.chain(next.last_arrival).max().unwrap_or(NEVER);
-        self.each(Micros::Arrival, key, scenario, &mut |number| {
+        self.visit_clients(Micros::Arrival, key, scenario, &mut |number| {
             last = last.max(*number);
         });
         if last == NEVER || last >= to {
             return;
         }
         let shift = |number: &mut i64| *number += to - last;
-        self.each(Micros::Arrival, key, scenario, &mut |number| shift(number));
+        self.visit_clients(Micros::Arrival, key, scenario, &mut |number| shift(number));
         next.queue
             .items
             .iter_mut()
@@ -151,7 +152,7 @@ impl State {
     }
 
     /// Visits the numbers of one kind for a semaphore in all clients.
-    fn each(
+    fn visit_clients(
         &mut self,
         kind: Micros,
         key: u8,
@@ -160,8 +161,8 @@ impl State {
     ) {
         for (client, claims) in self.clients.iter_mut().zip(&scenario.clients) {
             let claim = &claims[usize::from(client.claim)];
-            client.micros(|of, level, number| {
-                if of == kind && claim.get(usize::from(level)).is_some_and(|l| l.key == key) {
+            client.visit_micros(|found, level, number| {
+                if found == kind && claim.get(usize::from(level)).is_some_and(|l| l.key == key) {
                     visit(number);
                 }
             });
@@ -171,7 +172,7 @@ impl State {
 
 impl Client {
     /// Visits the numbers of microseconds: the kind of each, its level, and the number.
-    fn micros(&mut self, mut visit: impl FnMut(Micros, u8, &mut i64)) {
+    fn visit_micros(&mut self, mut visit: impl FnMut(Micros, u8, &mut i64)) {
         let mut visit = |kind, level, number: &mut i64| {
             if *number != NEVER {
                 visit(kind, level, number);
@@ -211,7 +212,7 @@ impl Client {
 struct Ranks(Vec<(i64, i64)>);
 
 impl Ranks {
-    /// Keeps the order of all numbers, and the remainder of the anchor.
+    /// The replacements lie before `last`. They keep the order of all numbers, and the anchor's remainder modulo 4.
     fn new(mut numbers: Vec<i64>, anchor: Option<i64>, last: i64) -> Self {
         numbers.sort_unstable_by(|a, b| b.cmp(a));
         numbers.dedup();

@@ -22,10 +22,10 @@ pub enum Fate {
     Late,
 }
 
-/// A step: one event in the life of the clients and the server.
+/// A step: one event in the life of the clients and the server. A client is named by its index, often called `at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A client makes one of its claims.
+    /// A client makes its claim with this number.
     Claim(u8, u8, Fate),
     /// A client sends a request: a retry, a poll, a refresh, a release, or an acquire of a lost permit.
     Send(u8, Kind, Fate),
@@ -41,10 +41,10 @@ pub enum Step {
     Run(u8),
     /// The server runs the requests of two clients in one call.
     RunBoth(u8, u8),
-    /// Two clients send what is due, the server runs both requests in one call, and both replies arrive. Clients
-    /// without a claim make these claims.
+    /// Two clients send what is due, the server runs both requests in one call, and both replies arrive. The second
+    /// pair has the claim that each makes if it has none.
     Together((u8, u8), (u8, u8)),
-    /// The server runs a late request, whose answer no client awaits.
+    /// The server runs the client's late request with this number, whose answer no client awaits.
     RunLate(u8, u8),
     /// A reply arrives.
     Receive(u8),
@@ -58,7 +58,7 @@ pub enum Step {
     LoseWake(u8),
     /// A process is killed. Its pending request is lost or, if true, late.
     Crash(u8, bool),
-    /// The clock moves.
+    /// The clock moves: 0 by a tick, another number by that leap of the scenario.
     Pass(u8),
 }
 
@@ -68,14 +68,14 @@ impl Model {
         let mut steps = Vec::with_capacity(24);
         for (at, client) in state.clients.iter().enumerate() {
             let at = at as u8;
-            self.requests(at, client, &mut steps);
+            self.add_fates(at, client, &mut steps);
             if client.is_ready() {
-                self.sends(at, client, state, &mut steps);
+                self.add_requests(at, client, state, &mut steps);
             }
-            self.ends(at, client, &mut steps);
+            self.add_crashes(at, client, &mut steps);
         }
-        self.batches(state, &mut steps);
-        self.revocations(state, &mut steps);
+        self.add_batches(state, &mut steps);
+        self.add_revocations(state, &mut steps);
         let passes = (0..=self.scenario.leaps.0.len()).map(|pass| pass as u8);
         let passes = passes.filter(|pass| self.can_pass(state, *pass));
         steps.extend(passes.map(Step::Pass));
@@ -85,16 +85,15 @@ impl Model {
     /// Returns true if the clock may move by this step. If the clock may be set back, it leaps only while a live
     /// process knows the highest time and reports it.
     fn can_pass(&self, state: &State, pass: u8) -> bool {
-        let mut told = state.clients.iter().map(is_telling);
-        let is_told = !self.scenario.has_clock || told.any(|tells| tells);
-        pass == 0 || state.leaps < self.scenario.leaps.1 && is_told
+        let is_reported = !self.scenario.has_clock || state.clients.iter().any(reports_clock);
+        pass == 0 || state.leaps < self.scenario.leaps.1 && is_reported
     }
 
     /// Adds the possible fates of a client's requests and messages.
-    fn requests(&self, at: u8, client: &Client, steps: &mut Vec<Step>) {
+    fn add_fates(&self, at: u8, client: &Client, steps: &mut Vec<Step>) {
         let has_room = client.late.len() < self.scenario.late;
         steps.extend((0..client.late.len()).map(|late| Step::RunLate(at, late as u8)));
-        if client.wake.is_some() || client.is_told {
+        if client.wake.is_some() || client.has_revoked_message {
             steps.push(Step::LoseWake(at));
             steps.extend(client.listens().then_some(Step::Wake(at)));
         }
@@ -115,7 +114,7 @@ impl Model {
     }
 
     /// Adds the requests that a client may send.
-    fn sends(&self, at: u8, client: &Client, state: &State, steps: &mut Vec<Step>) {
+    fn add_requests(&self, at: u8, client: &Client, state: &State, steps: &mut Vec<Step>) {
         let claim = self.claim(state, at);
         if self.scenario.has_no_refresh && client.phase == Phase::Held {
             return;
@@ -123,7 +122,7 @@ impl Model {
         let can_leave = matches!(client.phase, Phase::Wanting | Phase::Queued | Phase::Lost);
         steps.extend(can_leave.then_some(Step::Leave(at)));
         for fate in self.fates(client) {
-            self.sends_with(at, client, (claim.len(), fate), steps);
+            self.add_requests_with(at, client, (claim.len(), fate), steps);
         }
         if client.phase == Phase::Held {
             steps.push(Step::Leave(at));
@@ -135,7 +134,7 @@ impl Model {
     }
 
     /// Adds the requests with this fate that a client may send.
-    fn sends_with(
+    fn add_requests_with(
         &self,
         at: u8,
         client: &Client,
@@ -178,7 +177,7 @@ impl Model {
         fates.map(|(fate, _)| fate)
     }
 
-    fn ends(&self, at: u8, client: &Client, steps: &mut Vec<Step>) {
+    fn add_crashes(&self, at: u8, client: &Client, steps: &mut Vec<Step>) {
         let is_there = !matches!(client.phase, Phase::Idle | Phase::Done | Phase::Dead);
         if !self.scenario.crashes || !is_there {
             return;
@@ -195,13 +194,13 @@ impl Model {
 }
 
 /// Returns true if a process knows the highest time of the server's clock, and reports it.
-pub(crate) fn is_telling(client: &Client) -> bool {
+pub(crate) fn reports_clock(client: &Client) -> bool {
     client.phase != Phase::Dead && client.ahead != NEVER
 }
 
 impl Model {
     /// Adds revocations of every permit that an operator may name, including released and revoked ones.
-    fn revocations(&self, state: &State, steps: &mut Vec<Step>) {
+    fn add_revocations(&self, state: &State, steps: &mut Vec<Step>) {
         let clients = state.clients.iter().enumerate();
         let clients =
             clients.filter(|(_, client)| self.scenario.revokes && client.phase != Phase::Idle);
@@ -212,7 +211,7 @@ impl Model {
     }
 
     /// Adds the calls that two clients may share.
-    fn batches(&self, state: &State, steps: &mut Vec<Step>) {
+    fn add_batches(&self, state: &State, steps: &mut Vec<Step>) {
         let clients = 0..state.clients.len() as u8;
         let pairs = clients
             .clone()
@@ -225,12 +224,12 @@ impl Model {
             }
             let script = due(a).filter(|_| !self.scenario.has_messages);
             if script.is_some() && script == due(b) {
-                self.together((first, a), (second, b), steps);
+                self.add_together((first, a), (second, b), steps);
             }
         }
     }
 
-    fn together(&self, first: (u8, &Client), second: (u8, &Client), steps: &mut Vec<Step>) {
+    fn add_together(&self, first: (u8, &Client), second: (u8, &Client), steps: &mut Vec<Step>) {
         let claims = |(at, client): (u8, &Client)| match client.phase {
             Phase::Idle => self.scenario.clients[usize::from(at)].len() as u8,
             _ => 1,
@@ -242,7 +241,7 @@ impl Model {
     }
 }
 
-/// The script of a request that is under way.
+/// The script of the request that waits for the server, if any.
 fn unrun(client: &Client) -> Option<Kind> {
     let pending = client.pending.as_ref()?;
     let script = match pending.request.kind {

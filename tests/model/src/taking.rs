@@ -1,4 +1,4 @@
-//! Takes the steps.
+//! Takes the steps: changes a state as a step does.
 
 use crate::{
     call::{Answer, Call, Item},
@@ -8,7 +8,7 @@ use crate::{
     scripts::Verb,
     server::Violation,
     state::State,
-    steps::{Fate, Step, due, is_telling},
+    steps::{Fate, Step, due, reports_clock},
 };
 
 impl Model {
@@ -26,24 +26,24 @@ impl Model {
 
     fn step(&mut self, state: &mut State, step: Step) -> Result<(), Violation> {
         match step {
-            Step::Claim(at, claim, fate) => self.claims(state, at, claim, fate)?,
+            Step::Claim(at, claim, fate) => self.make_claim(state, at, claim, fate)?,
             Step::Send(at, Kind::Lighten, _) => self.lighten(state, at),
-            Step::Send(at, kind, fate) => self.sends_one(state, at, (kind, true), fate)?,
+            Step::Send(at, kind, fate) => self.send_one(state, at, (kind, true), fate)?,
             Step::Drop(at, fate) => {
                 state.clients[usize::from(at)].phase = Phase::Leaving;
-                self.sends_one(state, at, (Kind::Release, false), fate)?;
+                self.send_one(state, at, (Kind::Release, false), fate)?;
             }
             Step::LastPoll(at, fate) => {
                 let client = &mut state.clients[usize::from(at)];
                 client.over |= 1 << client.at;
-                self.sends_one(state, at, (Kind::Acquire, false), fate)?;
+                self.send_one(state, at, (Kind::Acquire, false), fate)?;
             }
             Step::Leave(at) => state.clients[usize::from(at)].phase = Phase::Leaving,
             Step::TimeOut(at, is_late) => state.clients[usize::from(at)].give_up(is_late),
             Step::Run(at) => self.run_pending(state, &[at])?,
             Step::RunBoth(first, second) => self.run_pending(state, &[first, second])?,
             Step::Together((first, second), claims) => {
-                self.sends_both(state, [(first, claims.0), (second, claims.1)])?;
+                self.send_both(state, [(first, claims.0), (second, claims.1)])?;
             }
             Step::RunLate(at, late) => {
                 let request = state.clients[usize::from(at)]
@@ -65,7 +65,7 @@ impl Model {
         Ok(())
     }
 
-    fn claims(
+    fn make_claim(
         &mut self,
         state: &mut State,
         at: u8,
@@ -75,12 +75,12 @@ impl Model {
         let client = &mut state.clients[usize::from(at)];
         client.claim = claim;
         if self.scenario.has_clock {
-            self.tell_clock(state, at)?;
+            self.report_clock(state, at)?;
         }
-        self.sends_one(state, at, (Kind::Acquire, false), fate)
+        self.send_one(state, at, (Kind::Acquire, false), fate)
     }
 
-    fn sends_both(&mut self, state: &mut State, both: [(u8, u8); 2]) -> Result<(), Violation> {
+    fn send_both(&mut self, state: &mut State, both: [(u8, u8); 2]) -> Result<(), Violation> {
         for (at, claim) in both {
             let client = &mut state.clients[usize::from(at)];
             let kind = due(client).unwrap_or(Kind::Acquire);
@@ -94,7 +94,8 @@ impl Model {
         Ok(())
     }
 
-    fn sends_one(
+    /// Sends a request, and lets it have its fate.
+    fn send_one(
         &mut self,
         state: &mut State,
         at: u8,
@@ -145,12 +146,12 @@ impl Model {
     /// Moves the clock. If the clock may be set back, all processes report their highest time before.
     pub(crate) fn pass(&mut self, state: &mut State, pass: u8) -> Result<(), Violation> {
         for at in 0..state.clients.len() {
-            if self.scenario.has_clock && is_telling(&state.clients[at]) {
-                self.tell_clock(state, at as u8)?;
+            if self.scenario.has_clock && reports_clock(&state.clients[at]) {
+                self.report_clock(state, at as u8)?;
             }
         }
         state.leaps += u8::from(pass > 0);
-        let ms = self.scenario.pass(pass);
+        let ms = self.scenario.distance(pass);
         state.pass(ms, &mut self.server);
         Ok(())
     }
@@ -170,13 +171,13 @@ impl Model {
             with_answer: true,
             deadline: 0,
             floor: known.unwrap_or_default().max(0),
-            shares: vec![vec![item]],
+            groups: vec![vec![item]],
         };
         let outcome = self.server.call(&call, state.semaphores)?;
         state.semaphores = outcome.after;
         if outcome.answers == [Answer::Is(true)] {
             state.clients[usize::from(at)].revoked();
         }
-        self.note(state, &outcome)
+        self.record(state, &outcome)
     }
 }

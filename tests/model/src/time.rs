@@ -7,7 +7,7 @@ pub const TICK: i64 = 100;
 /// The length of a lease, in ms.
 pub const LEASE: i64 = 3 * TICK;
 
-/// How long the id of a revoked permit is remembered, in ms. Longer than any other key lasts.
+/// How long a revocation is stored, in ms. Longer than any other key lasts.
 pub const REMEMBER: i64 = 12 * LEASE;
 
 /// How long a waiter counts as alive after its last heartbeat, in ms.

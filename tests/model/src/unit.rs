@@ -6,7 +6,7 @@ use std::fmt;
 /// A permit: its process, and its number in that process.
 pub type Permit = (u8, u8);
 
-/// A unit of a permit.
+/// A unit of a permit at one level of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Unit {
     /// The process: the client itself, or the client to whose first permit the unit was added.
@@ -21,7 +21,7 @@ pub struct Unit {
     pub weight: u8,
     /// The letter of the claim's flow; 0 if it has none.
     pub flow: u8,
-    /// The share of its flow.
+    /// The share of the flow: how many turns it takes.
     pub share: u8,
     /// The number of the unit, from 1.
     pub number: u8,
@@ -38,7 +38,7 @@ impl Unit {
         (1..=self.weight).map(move |number| Self { number, ..self })
     }
 
-    /// The distance by which the permit moves the finish of its flow.
+    /// How far the permit moves the finish of its flow in a fair queue.
     pub fn cost(self) -> i64 {
         let (turns, share) = (100_000 * i64::from(self.weight), i64::from(self.share));
         (turns + share - 1) / share
@@ -81,7 +81,8 @@ impl Unit {
         (unit.to_string() == text).then_some(unit)
     }
 
-    /// The client and the level that own a lease of a process.
+    /// The client and the level of a lease. A permit's own lease is 0, and the permit's number shows the level. A lease
+    /// of added units is 16 × level + client + 1.
     pub fn owner(process: &str, permit: &str, lease: &str) -> Option<(u8, u8)> {
         let process = process.strip_prefix('p')?.parse().ok()?;
         match (digits(permit)?, digits(lease)?) {
@@ -99,8 +100,8 @@ impl Unit {
 
     /// The unit's permit. Added units belong to the first permit of their process.
     pub fn permit(self) -> Permit {
-        let first = self.is_added() || self.level == 0;
-        (self.process, if first { 1 } else { self.level + 1 })
+        let is_first = self.is_added() || self.level == 0;
+        (self.process, if is_first { 1 } else { self.level + 1 })
     }
 
     /// Returns true if the unit was added to another client's permit.
@@ -114,7 +115,7 @@ fn digits(text: &str) -> Option<u8> {
     u8::from_str_radix(text, 36).ok()
 }
 
-/// Clients with odd numbers have ids of the maximum length.
+/// Writes the unit's name as `proto/src/verbs/id.rs` does. Clients with odd numbers have ids of the maximum length.
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (process, permit) = self.permit();
@@ -123,12 +124,12 @@ impl fmt::Display for Unit {
             true => 16 * self.level + self.client + 1,
             false => 0,
         };
-        let of_lease = [permit, lease].map(|number| base36(number.into()));
-        let of_units = [self.limit.into(), self.weight.into(), LEASE as u32].map(base36);
+        let permit_and_lease = [permit, lease].map(|number| base36(number.into()));
+        let terms = [self.limit.into(), self.weight.into(), LEASE as u32].map(base36);
         let generation = if is_long { "zzz" } else { "0" };
         let since = if is_long { "zzzzzzzz" } else { "0" };
-        let (of_lease, of_units) = (of_lease.join("."), of_units.join("."));
-        write!(f, "p{process}.{of_lease}.{generation}.{of_units}.{since}.")?;
+        let (lease_name, terms) = (permit_and_lease.join("."), terms.join("."));
+        write!(f, "p{process}.{lease_name}.{generation}.{terms}.{since}.")?;
         match self.flow {
             0 => f.write_str(".")?,
             flow => write!(f, "{}.{}", base36(self.share.into()), char::from(flow))?,

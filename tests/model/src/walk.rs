@@ -70,7 +70,7 @@ pub fn walk(scenario: &Scenario, scripts: &Scripts) -> Report {
     };
     let (mut depth, mut fault) = (0, None);
     while fault.is_none() && !walk.next.is_empty() && walk.seen.len() < scenario.states {
-        fault = walk.deeper().err();
+        fault = walk.visit_depth().err();
         depth += 1;
     }
     Report {
@@ -84,17 +84,18 @@ pub fn walk(scenario: &Scenario, scripts: &Scripts) -> Report {
 
 struct Walk {
     model: Model,
+    /// The hashes of all states so far.
     seen: HashSet<u128>,
     /// For each state, the number of its predecessor and the step from there.
     ways: Vec<(u32, Step)>,
     rested: Rested,
-    /// The states to visit next.
+    /// The states to visit next, each with its number.
     next: Vec<(u32, State)>,
 }
 
 impl Walk {
     /// Takes every step from every state of the present depth.
-    fn deeper(&mut self) -> Result<(), Fault> {
+    fn visit_depth(&mut self) -> Result<(), Fault> {
         for (number, state) in mem::take(&mut self.next) {
             for step in self.model.steps(&state) {
                 let next = self.take(&state, step);
@@ -109,7 +110,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The state after a step, if it is new.
+    /// The state after a step, checked, if it is new.
     fn take(&mut self, state: &State, step: Step) -> Result<Option<State>, Violation> {
         let next = self.model.take(state, step)?;
         if !self.seen.insert(hash(&next)) {

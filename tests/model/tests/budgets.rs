@@ -1,5 +1,5 @@
-//! The arithmetic of budgets, against exact fractions: random calls of the shipped scripts, over years and over steps of
-//! the clock.
+//! The arithmetic of budgets, against exact fractions: random calls of the shipped scripts, over years and with a clock
+//! that is set back.
 //!
 //! Promises: P26.
 
@@ -11,7 +11,9 @@ use tower_semaphore_model::{
     stand_in::{Entry, Reply, StandIn, Value},
 };
 
+/// In ms, as all times here.
 const LEASE: i64 = 10_000;
+/// The length of a lease whose claim is not granted at all levels yet.
 const PROVISIONAL: i64 = 1_000;
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 const LONGEST: i64 = 31 * DAY;
@@ -22,10 +24,10 @@ const WINDOWS: [i64; 8] = [1, 2, 7, 100, 1_000, 60_000, 3_600_000, LONGEST];
 #[derive(Debug, Clone)]
 struct Reserved {
     weight: i64,
-    /// `None`: its claim is not granted yet.
+    /// The settled units; `None` if its claim is not granted yet.
     settled: Option<i64>,
     ends: i64,
-    /// It was released while an acquire might still run.
+    /// True if it was released while an acquire might still run.
     is_done: bool,
 }
 
@@ -38,16 +40,17 @@ impl Reserved {
     }
 }
 
-/// The oracle. It counts in parts: a unit has as many as the window has milliseconds, and each millisecond returns as
-/// many as the limit has units. So it needs no fractions.
+/// The oracle. It counts spent units in parts, so that it needs no fractions. A unit has one part for each millisecond
+/// of the window, and each millisecond returns one part for each unit of the limit.
 #[derive(Debug)]
 struct Oracle {
     window: i128,
+    /// The spent parts at the time `at`.
     parts: i128,
     at: i64,
     limit: i64,
     reserved: BTreeMap<String, Reserved>,
-    /// A clock that was set back may cost units for a while, and never yields any.
+    /// True once the clock was set back. The server may then count more spent units for a while, but never fewer.
     was_set_back: bool,
 }
 
@@ -62,23 +65,23 @@ impl Oracle {
         self.parts += i128::from(units) * self.window;
     }
 
-    /// Ends what has ended, in the order of the ends, and passes the time.
+    /// Ends the reservations that have ended, in the order of their ends, and lets the time pass.
     fn move_to(&mut self, now: i64) {
         let mut ended: Vec<_> = self
             .reserved
             .iter()
-            .filter(|(_, of)| of.ends <= now)
+            .filter(|(_, reserved)| reserved.ends <= now)
             .collect();
-        ended.sort_by_key(|(id, of)| (of.ends, *id));
+        ended.sort_by_key(|(id, reserved)| (reserved.ends, *id));
         let ended: Vec<_> = ended
             .into_iter()
-            .map(|(id, of)| (id.clone(), of.clone()))
+            .map(|(id, reserved)| (id.clone(), reserved.clone()))
             .collect();
-        for (id, of) in ended {
+        for (id, reserved) in ended {
             self.reserved.remove(&id);
-            if of.settled.is_some() {
-                self.pass(of.ends);
-                self.spend(of.left());
+            if reserved.settled.is_some() {
+                self.pass(reserved.ends);
+                self.spend(reserved.left());
             }
         }
         self.pass(now);
@@ -99,7 +102,7 @@ impl Oracle {
         self.spent_in(ms) + self.all_reserved() + weight <= limit
     }
 
-    /// Only the growth of a total counts.
+    /// Settles a total. Only its growth counts.
     fn settle(&mut self, id: &str, total: i64) {
         let Some(own) = self.reserved.get_mut(id) else {
             return;
@@ -117,10 +120,12 @@ struct World {
     rng: Rng,
     runner: Runner,
     server: StandIn,
+    /// The `KEYS` of the scripts: `held`, `queue`, `alive` and `budget`.
     keys: Vec<String>,
     window: i64,
     limit: i64,
     oracle: Oracle,
+    /// Each id with its limit, its weight, and true for a rate, whose units are spent when they are granted.
     ids: Vec<(String, i64, i64, bool)>,
 }
 
@@ -187,10 +192,10 @@ impl World {
     fn pass_time(&mut self) {
         let window = self.window;
         let long = self.up_to(400 * DAY);
-        let (short, of_window) = (self.up_to(50), self.up_to(3 * window));
+        let (short, windows) = (self.up_to(50), self.up_to(3 * window));
         let ms = self
             .rng
-            .one_of(&[0, 1, 2, short, of_window, LEASE - 1, LEASE, LEASE + 1, long]);
+            .one_of(&[0, 1, 2, short, windows, LEASE - 1, LEASE, LEASE + 1, long]);
         self.server.now += ms * 1_000;
         if self.rng.once_in(10) {
             self.server.now -= self.up_to(ms + 1_000) * 1_000;
@@ -213,32 +218,33 @@ impl World {
                 let some = 1 + self.up_to(limit - 1);
                 let weight = self.rng.one_of(&[1, limit, some]);
                 let permit = base36(self.ids.len() as i64);
-                let (of_limit, of_weight) = (base36(limit), base36(weight));
-                let id = format!("p.{permit}.0.0.{of_limit}.{of_weight}.7ps.0...");
+                let (limit36, weight36) = (base36(limit), base36(weight));
+                let id = format!("p.{permit}.0.0.{limit36}.{weight36}.7ps.0...");
                 (id, limit, weight, self.rng.once_in(3))
             }
         };
         let lasts = self.rng.one_of(&[LEASE, LEASE, LEASE, LEASE, PROVISIONAL]);
         let terms = if is_rate { "1 rate" } else { "1" };
+        // Lease, deadline, floor, length of the grant, levels of each claim, and claims.
         let numbers = [LEASE, self.now() + 500, 1_000, lasts, 1, 1];
         let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
         args.extend([terms, "1", &id].map(str::to_owned));
-        let (now, before) = (self.now(), self.oracle.was_set_back);
+        let (now, was_set_back) = (self.now(), self.oracle.was_set_back);
         self.oracle.move_to(now);
         let is_held = self.oracle.reserved.contains_key(&id);
         let fits = self.oracle.fits_in(0, weight, limit);
         let answer = self.run(Verb::AcquireBudgets, &args);
         if let Reply::List(refusal) = &answer[1] {
             assert!(
-                !is_held && (!fits || before),
+                !is_held && (!fits || was_set_back),
                 "{refusal:?} {:?}",
                 self.oracle
             );
-            if !before {
-                self.is_exact(refusal.get(3), weight, limit);
+            if !was_set_back {
+                self.check_retry(refusal.get(3), weight, limit);
             }
-            for of in self.oracle.reserved.values_mut() {
-                of.ends = of.ends.min(now + LEASE);
+            for reserved in self.oracle.reserved.values_mut() {
+                reserved.ends = reserved.ends.min(now + LEASE);
             }
             return;
         }
@@ -265,7 +271,7 @@ impl World {
     }
 
     /// The time that a refusal reports is the first at which the units fit.
-    fn is_exact(&self, retry: Option<&Reply>, weight: i64, limit: i64) {
+    fn check_retry(&self, retry: Option<&Reply>, weight: i64, limit: i64) {
         match retry {
             Some(Reply::Int(ms)) => {
                 let fits = |ms| self.oracle.fits_in(ms, weight, limit);
@@ -306,6 +312,7 @@ impl World {
         } else {
             let stays = self.rng.once_in(3);
             let keep = if stays { " keep" } else { "" };
+            // An answer is wanted; the floor; one unit.
             let args = ["1", "5", "1", &format!("{id} {total}{keep}")].map(str::to_owned);
             let answer = self.run(Verb::ReleaseBudgets, &args);
             assert_eq!(answer[1], Reply::Int(is_held.into()));
@@ -317,7 +324,7 @@ impl World {
         }
     }
 
-    /// The server's state is that of the oracle, exactly.
+    /// The server's state equals the oracle's.
     fn check(&mut self) {
         let entry = self.server.key(&self.keys[3]).filter(|entry| {
             let end = entry.expires_at.expect("every key expires");
@@ -336,22 +343,22 @@ impl World {
         let [spent, at, reserved, limit, credit] = numbers[..] else {
             panic!("{state}")
         };
-        let of_server = i128::from(spent) * self.oracle.window - i128::from(credit);
+        let parts = i128::from(spent) * self.oracle.window - i128::from(credit);
         let passed = i128::from((self.now() - at).max(0));
-        let of_server = (of_server - passed * i128::from(limit)).max(0);
+        let parts = (parts - passed * i128::from(limit)).max(0);
         assert_eq!(
             reserved,
             self.oracle.all_reserved(),
             "{state} {:?}",
             self.oracle
         );
-        let is_more = self.oracle.was_set_back && of_server > self.oracle.parts;
+        let is_more = self.oracle.was_set_back && parts > self.oracle.parts;
         assert!(
-            of_server == self.oracle.parts || is_more,
+            parts == self.oracle.parts || is_more,
             "{state} {:?}",
             self.oracle
         );
-        self.oracle.parts = of_server;
+        self.oracle.parts = parts;
     }
 
     fn step(&mut self) {
@@ -394,7 +401,7 @@ fn no_unit_is_granted_twice_and_none_is_lost_for_good() {
     }
 }
 
-/// As when a process with many permits has died. All of them count as used at their ends, in one call.
+/// A process with many permits has died. One call counts all of them as used, each at its end.
 #[test]
 fn however_many_reservations_have_ended_each_is_spent_at_its_end() {
     const COUNT: i64 = 520;
@@ -451,8 +458,8 @@ impl World {
         self.run(Verb::AcquireBudgets, &args)
     }
 
-    /// A world with a budget of 100 units per minute.
-    fn of_a_minute() -> Self {
+    /// A world with a window of a minute.
+    fn with_minute() -> Self {
         let mut world = Self::new(1);
         world.window = 60_000;
         let keys = ["held", "queue", "alive"].map(|key| format!("s:{{t:a}}60000:{key}"));
@@ -471,10 +478,11 @@ impl World {
     }
 }
 
-/// Its reservation has ended, and comes off in the call in which it joins the queue before the head.
+/// The reservation of the claim with the head start has ended. The call in which it joins the queue before the head
+/// removes it.
 #[test]
 fn a_head_start_reserves_nothing_beyond_the_limit() {
-    let mut world = World::of_a_minute();
+    let mut world = World::with_minute();
     let early = "x.1.0.0.2s.14.7ps.0...";
     let other = "l.3.0.0.2s.1o.7ps.0...";
     assert_eq!(
@@ -496,9 +504,9 @@ fn a_head_start_reserves_nothing_beyond_the_limit() {
 /// Another program has overwritten a key that the script names late.
 #[test]
 fn a_release_that_fails_midway_frees_its_units_once() {
-    let mut world = World::of_a_minute();
-    let (ends, stays) = ("a.1.0.0.2s.1e.go.0...", "b.2.0.0.2s.1e.7ps.0...");
-    for id in [ends, stays] {
+    let mut world = World::with_minute();
+    let (released, stays) = ("a.1.0.0.2s.1e.go.0...", "b.2.0.0.2s.1e.7ps.0...");
+    for id in [released, stays] {
         assert_eq!(world.acquire_with("100", id, LEASE)[1], Reply::Int(1));
     }
     world.acquire_with("100 8000 10 0 0", "w.9.0.0.2s.2i.7ps.0...", LEASE);
@@ -508,7 +516,7 @@ fn a_release_that_fails_midway_frees_its_units_once() {
         expires_at: None,
     };
     world.server.insert(world.keys[2].clone(), strange);
-    let args = ["1", "5", "1", &format!("{ends} 0")].map(str::to_owned);
+    let args = ["1", "5", "1", &format!("{released} 0")].map(str::to_owned);
     for _ in 0..3 {
         let keys = world.keys.clone();
         let failed = world

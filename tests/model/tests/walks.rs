@@ -14,7 +14,7 @@ const MOST: usize = 6_000;
 /// The number of tests that share the scenarios, so that no test takes long.
 const PARTS: usize = 24;
 
-/// Walks every scenario of a part.
+/// Walks every 24th scenario, from number `part` on.
 fn walk_part(part: usize) {
     let is_deep = env::var_os("DEEP").is_some();
     for mut scenario in scenarios::all().skip(part).step_by(PARTS) {

@@ -1,4 +1,4 @@
-//! Which claims of budgets are valid.
+//! Valid and invalid claims of budgets.
 //!
 //! Promises: P20, P26.
 
@@ -19,12 +19,12 @@ async fn a_window_lasts_from_a_millisecond_to_31_days() {
     for window in [Duration::from_millis(1), MAX_WINDOW] {
         drop(granted(&store, rate(1, window)));
     }
-    let ends = [
+    let wrong = [
         Duration::ZERO,
         Duration::from_micros(999),
         MAX_WINDOW + Duration::from_nanos(1),
     ];
-    for window in ends {
+    for window in wrong {
         let found = mistake(rate(1, window));
         assert!(matches!(found, ClaimError::Window { window: named, .. } if named == window));
         assert!(found.to_string().starts_with("window: "), "{found}");

@@ -20,19 +20,19 @@ use tower_semaphore::{
 const MINUTE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A claim of a rate.
+/// A claim of one unit of a rate, which is spent when it is granted.
 fn rate(limit: u32, window: Duration) -> Claim {
     let claim = Claim::new("ann").with_policy("rate");
     claim.with_limit(limit).with_window(window)
 }
 
-/// A claim of tokens.
+/// A claim that reserves `estimate` tokens, and is settled with the tokens that were used.
 fn tokens(limit: u32, window: Duration, estimate: u32) -> Claim {
     let claim = Claim::new("ann").with_policy("tokens").with_limit(limit);
     claim.with_window(window).with_estimate(estimate)
 }
 
-/// A claim of a limit of concurrency.
+/// A claim under a limit of requests in flight.
 fn flight(limit: u32) -> Claim {
     Claim::new("ann").with_limit(limit)
 }

@@ -8,6 +8,7 @@ use tower_semaphore::semaphore::StoredKey;
 
 const TOKENS: Policy = Policy::from_static("tokens");
 
+/// A store that lists its holders.
 fn listing() -> MemorySemaphore {
     MemorySemaphore::builder().holders(true).build()
 }

@@ -7,11 +7,12 @@ use super::*;
 use testing::rng::Rng;
 use tokio::time::{Instant, advance};
 
-/// A budget as its user counts it. Spent units are kept as fractions of `window` milliseconds, and each millisecond
-/// returns its part separately.
+/// A budget as its user counts it.
 struct Account {
     limit: u64,
+    /// In ms.
     window: u64,
+    /// Spent units × `window`, so that each millisecond returns `limit` of them.
     spent: u64,
     reserved: u64,
     /// The uses: the millisecond, and the units.
@@ -68,6 +69,7 @@ async fn random_use_stays_within_the_bound_and_no_unit_is_lost() {
         };
         let store = MemorySemaphore::new();
         let time = Duration::from_millis(window);
+        // Each permit with its estimate, and the units that it has settled.
         let mut running: Vec<(Permit, u64, Option<u64>)> = Vec::new();
         for _ in 0..400 {
             match below(5) {

@@ -22,7 +22,7 @@ async fn resume(store: &MemorySemaphore) {
     assert!(resumed.expect("it is answered"));
 }
 
-/// Queues claims of one unit of the rate for each number, and returns their order when all are granted.
+/// Queues `count` claims of one unit, disturbs them, and returns their numbers in the order of their grants.
 async fn order_of(store: &MemorySemaphore, count: u32, disturb: impl AsyncFn()) -> Vec<u32> {
     let (order, mut waiting) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
     for number in 0..count {
@@ -128,7 +128,7 @@ async fn a_waiter_that_is_not_polled_delays_another_by_seconds_while_permits_are
     drop((stuck, stream));
 }
 
-/// A request that waits for tokens, and keeps its place in the queue of the rate.
+/// The permit that holds all tokens, and a request that waits for tokens and keeps its place in the queue of the rate.
 async fn waiter_of_two(
     store: &MemorySemaphore,
 ) -> (
@@ -178,7 +178,7 @@ async fn a_waiter_that_has_joined_again_is_revoked() {
     let held = granted(&store, tokens(60, MINUTE, 60));
     let one = || tokio::spawn(waiter(&store, tokens(60, MINUTE, 1)));
     let before = one();
-    let meant = tokio::spawn(waiter(&store, [flight(1), tokens(60, MINUTE, 2)]));
+    let revoked = tokio::spawn(waiter(&store, [flight(1), tokens(60, MINUTE, 2)]));
     let after = [one(), one(), one()];
     sleep(SECOND).await;
     let usage = usage_of(&store, "tokens").await;
@@ -191,7 +191,7 @@ async fn a_waiter_that_has_joined_again_is_revoked() {
     pause(&store, "concurrency", 2 * SECOND).await;
     sleep(10 * SECOND).await;
     revoke(&store, "tokens", &id).await;
-    let answer = meant.await.expect("no panic");
+    let answer = revoked.await.expect("no panic");
     assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
     drop((held, before, after));
 }
@@ -238,9 +238,9 @@ async fn a_waiter_far_behind_in_one_queue_keeps_its_first_place_in_another() {
     }
 }
 
-/// Each gives back its permit when its turn comes, and gets it again before all others.
+/// Each waiter releases its permit of the paused limit when its turn comes, and gets it again before all others.
 #[tokio::test(start_paused = true)]
-async fn waiters_keep_their_order_in_a_pause_of_a_limit_before() {
+async fn waiters_keep_their_order_in_a_pause_of_a_narrower_limit() {
     for (at, time) in [(700, 2_000), (900, 300), (100, 900)] {
         let store = MemorySemaphore::new();
         let held = granted(&store, tokens(60, MINUTE, 60));
@@ -289,7 +289,7 @@ async fn the_end_of_a_pause_lets_a_waiter_in_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_polled_again_after_its_wait_has_timed_out() {
+async fn a_waiter_that_is_polled_after_the_end_of_its_wait_has_timed_out() {
     let store = MemorySemaphore::new();
     drop(granted(&store, rate(60, MINUTE).with_weight(60)));
     let stuck = store.acquire(rate(60, MINUTE).with_wait(5 * SECOND));

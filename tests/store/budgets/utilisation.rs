@@ -1,4 +1,4 @@
-//! How much of a budget streams use under saturation, for estimates of several sizes.
+//! The part of a budget that streams use when many of them wait, for estimates of several sizes.
 //!
 //! Promises: P26.
 
@@ -12,18 +12,19 @@ use tokio::{
 
 const LIMIT: u32 = 60_000;
 
-/// The uses of all streams: when, and how many units.
+/// The units that all streams have used.
 #[derive(Default)]
 struct Used {
     total: u64,
     /// The uses of the last window, and their sum.
     recent: VecDeque<(Instant, u64)>,
     in_window: u64,
+    /// The highest sum of a window.
     peak: u64,
 }
 
 impl Used {
-    fn note(&mut self, units: u64) {
+    fn record(&mut self, units: u64) {
         let now = Instant::now();
         self.total += units;
         self.recent.push_back((now, units));
@@ -38,8 +39,8 @@ impl Used {
     }
 }
 
-/// Streams of 5 to 60 s that use 1,000 units on average wait for a budget all the time, for twenty minutes after the
-/// first ten minutes. Returns the share of the limit that they used, and the peak in any window.
+/// Runs streams of 5 to 60 s that use 1,000 units on average, while others always wait. Measures for twenty minutes,
+/// after a warm-up of ten. Returns the used share of the limit, and the peak of any window as a share of the limit.
 async fn utilisation(estimate: u32) -> (f64, f64) {
     let (store, used) = (
         MemorySemaphore::new(),
@@ -61,7 +62,7 @@ async fn utilisation(estimate: u32) -> (f64, f64) {
                     sleep(5 * SECOND).await;
                     let now = units * step / steps;
                     permit.settle("tokens", now);
-                    used.borrow_mut().note((now - settled).into());
+                    used.borrow_mut().record((now - settled).into());
                     settled = now;
                 }
             }
@@ -88,6 +89,7 @@ async fn an_estimate_of_the_mean_use_reaches_the_limit_and_larger_ones_use_less_
     }
     assert!(measured[0].0 >= 0.97, "{measured:?}");
     assert!(measured[1].0 >= 0.90, "{measured:?}");
+    // In means of a stream's use: the limit is 60, and a stream of 32.5 s reserves 4 less half of its use.
     let formula = 60.0 / (32.5 * (4.0 - 0.5));
     assert!(
         (measured[2].0 - formula).abs() <= 0.05,

@@ -10,7 +10,7 @@ use testing::{
 };
 use tower_semaphore::{AcquireError, Claim, Claims, Permit, Semaphore, semaphore::Usage};
 
-/// Also over sentinels, which are not among the stores of operators.
+/// Makes each of these functions a test of each store that lists its holders, and of the store over Sentinels.
 macro_rules! facts_everywhere {
     ($($fact:ident)*) => {
         facts_of_operators! { $($fact)* }
@@ -31,7 +31,7 @@ facts_everywhere! {
     a_request_that_waits_for_a_budget_keeps_its_permits_and_reserves_nothing
     a_waiter_is_granted_when_time_has_made_room
     a_waiter_is_granted_when_a_permit_ends_with_little_use
-    waiters_are_served_in_order_and_nobody_passes_them
+    waiters_are_served_in_order_and_no_claim_passes_them
     a_wait_that_ends_before_time_makes_room_is_refused_at_once
     flows_take_turns_by_units
     a_limit_of_an_operator_holds_for_all_windows
@@ -47,12 +47,13 @@ facts_everywhere! {
 const HOUR: Duration = Duration::from_secs(3_600);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A claim of tokens. Next to nothing comes back while a test runs.
+/// A claim that reserves `estimate` tokens. Its window is long: nearly none come back while a test runs.
 fn tokens(limit: u32, estimate: u32) -> Claim {
     let claim = Claim::new("a").with_policy("tokens").with_limit(limit);
     claim.with_window(1_000 * HOUR / 2).with_estimate(estimate)
 }
 
+/// A claim of one unit of a rate, which is spent when it is granted.
 fn rate(limit: u32, window: Duration) -> Claim {
     let claim = Claim::new("a").with_policy("rate").with_limit(limit);
     claim.with_window(window)
@@ -91,13 +92,13 @@ fn spawn(store: &Store, claims: impl Into<Claims>) -> Waiter {
 }
 
 async fn until_queued(store: &Store, claim: &Claim, count: usize) {
-    let are_there = async || usage(store, claim).await.waiting.len() == count;
-    eventually("the queue has the expected length", BOUND, are_there).await;
+    let is_queued = async || usage(store, claim).await.waiting.len() == count;
+    eventually("the queue has the expected length", BOUND, is_queued).await;
 }
 
 async fn until_in_use(store: &Store, claim: &Claim, expected: (u32, u32)) {
-    let is_so = async || in_use(store, claim).await == expected;
-    eventually("the usage is as expected", BOUND, is_so).await;
+    let is_expected = async || in_use(store, claim).await == expected;
+    eventually("the usage is as expected", BOUND, is_expected).await;
 }
 
 async fn a_budget_grants_up_to_its_limit_and_reports_when_it_has_room(store: Store) {
@@ -177,7 +178,7 @@ async fn spent_units_come_back_evenly(store: Store) {
             store.acquire(claim.clone()).await.is_ok()
         })
         .await;
-        // The first four at once, and then one each 100 ms, also by a clock that counts whole milliseconds.
+        // The first four are granted at once, and then one each 100 ms. The slack is for a clock of whole milliseconds.
         let earliest = (window / 4) * number.saturating_sub(3);
         assert!(
             begun.elapsed() + Duration::from_millis(2) >= earliest,
@@ -194,6 +195,7 @@ async fn another_window_is_another_budget(store: Store) {
     assert_eq!(usage(&store, &rate(1, HOUR)).await.budgets.len(), 2);
 }
 
+/// A claim under a limit of requests in flight.
 fn flight(limit: u32) -> Claim {
     Claim::new("a").with_limit(limit)
 }
@@ -252,7 +254,7 @@ async fn a_waiter_is_granted_when_a_permit_ends_with_little_use(store: Store) {
     drop(permit.expect("there is room"));
 }
 
-async fn waiters_are_served_in_order_and_nobody_passes_them(store: Store) {
+async fn waiters_are_served_in_order_and_no_claim_passes_them(store: Store) {
     let mut first = granted(&store, tokens(100, 100)).await;
     let mut waiters = Vec::new();
     for number in 0..4 {
@@ -365,7 +367,7 @@ async fn a_pause_holds_for_a_window_that_is_used_for_the_first_time(store: Store
     assert!(!resumed.expect("the store answers"));
 }
 
-/// On a cluster the narrower limit is acquired before the wider one, for a short time at first.
+/// On a cluster each limit has a separate lease, and a narrower one is held for a short time until all are granted.
 async fn a_rate_is_spent_also_beside_other_limits(store: Store) {
     let claims = [
         flight(5),
@@ -440,10 +442,10 @@ async fn a_budget_reserves_up_to_the_highest_number_of_units(store: Store) {
 }
 
 async fn keys_that_look_like_budgets_are_none(store: Store) {
-    let of_key = |claim: Claim| claim.with_key("budget-1");
-    let claims = [of_key(flight(5)), of_key(tokens(100, 60))];
+    let with_odd_key = |claim: Claim| claim.with_key("budget-1");
+    let claims = [with_odd_key(flight(5)), with_odd_key(tokens(100, 60))];
     let permit = granted(&store, claims).await;
-    let flight = of_key(flight(5));
+    let flight = with_odd_key(flight(5));
     let paused = store.pause(flight.policy(), flight.key(), HOUR, "");
     paused.await.expect("the store answers");
     let refused = store.acquire(flight.clone()).await;
@@ -454,6 +456,6 @@ async fn keys_that_look_like_budgets_are_none(store: Store) {
     assert!(permit.release().await);
     let is_free = async || usage(&store, &flight).await.units == 0;
     eventually("nothing is held", BOUND, is_free).await;
-    until_in_use(&store, &of_key(tokens(100, 1)), (10, 0)).await;
+    until_in_use(&store, &with_odd_key(tokens(100, 1)), (10, 0)).await;
     drop(granted(&store, flight).await);
 }

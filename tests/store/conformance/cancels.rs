@@ -1,4 +1,4 @@
-//! Waiters that are cancelled, in every store.
+//! Waiters that are cancelled, in every store. `mod.rs` lists these facts.
 
 use super::{
     BOUND, Store, claim, fill,
@@ -44,7 +44,7 @@ pub(crate) async fn the_next_waiter_is_granted_when_the_head_is_dropped(store: S
 /// Polls each claim a few times before dropping it, while other tasks acquire and release, so that
 /// claims are cancelled before they are sent, in flight, in the queue, and once granted.
 pub(crate) async fn ten_thousand_cancels_anywhere_leave_nothing_behind(store: Store) {
-    let cancel = |task| tokio::spawn(cancel_500(store.clone(), task));
+    let cancel = |task| tokio::spawn(cancel_500_claims(store.clone(), task));
     for task in (0..20).map(cancel).collect::<Vec<_>>() {
         task.await.expect("the task did not panic");
     }
@@ -61,7 +61,7 @@ pub(crate) async fn ten_thousand_cancels_anywhere_leave_nothing_behind(store: St
     until_waiting(&store, 0).await;
 }
 
-async fn cancel_500(store: Store, task: u32) {
+async fn cancel_500_claims(store: Store, task: u32) {
     for round in 0..500 {
         let claim = claim("a", 3).with_weight(1 + round % 2).with_wait(BOUND);
         let mut acquire = store.acquire(claim);

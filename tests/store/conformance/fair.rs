@@ -15,7 +15,7 @@ facts! {
     beside_several_flows_a_newcomer_is_served_after_one_claim_of_each
     a_crowd_that_has_filled_the_queue_keeps_no_newcomer_out
     flows_are_served_in_the_ratio_of_their_shares
-    a_heavy_claim_costs_its_flow_as_many_turns
+    a_claim_costs_its_flow_one_turn_for_each_unit
     claims_of_one_flow_are_served_in_the_order_of_their_arrival
     a_flow_that_was_idle_has_saved_nothing_up
     a_claim_that_leaves_last_gives_its_turn_back
@@ -24,13 +24,13 @@ facts! {
     claims_without_a_flow_are_one_flow_once_another_has_come
     claims_that_wait_before_the_first_flow_stay_before_it
     new_flows_do_not_pass_a_heavy_head_that_does_not_fit
-    a_queue_begins_anew_when_nothing_waits
+    an_empty_queue_starts_without_old_turns
     flows_of_any_bytes_are_distinct
     a_newcomer_beside_a_hundred_flows_of_the_largest_share_is_served_after_one_claim_of_each
     a_flow_that_was_refused_leaves_head_starts_in_force
 }
 
-fn of(flow: &'static str) -> Claim {
+fn claim_of(flow: &'static str) -> Claim {
     claim("a", 1).with_flow(flow)
 }
 
@@ -40,7 +40,9 @@ const LONG: Duration = Duration::from_secs(3_600);
 /// A crowd of waiters, and the order in which they are granted.
 struct Crowd {
     store: Store,
+    /// The permit that keeps the crowd waiting.
     held: Option<Permit>,
+    /// Each waiter with its name.
     waiters: Vec<(&'static str, Waiter)>,
 }
 
@@ -68,7 +70,7 @@ impl Crowd {
 
     async fn join_all(&mut self, flow: &'static str, count: usize) {
         for _ in 0..count {
-            self.join(flow, of(flow)).await;
+            self.join(flow, claim_of(flow)).await;
         }
     }
 
@@ -100,9 +102,9 @@ impl Crowd {
         assert!(held.release().await);
     }
 
-    /// Cancels a claim. The store has seen this before the next claim joins.
-    async fn leave(&mut self, number: usize) {
-        let (_, waiter) = self.waiters.remove(number);
+    /// Cancels the waiter with this index.
+    async fn leave(&mut self, index: usize) {
+        let (_, waiter) = self.waiters.remove(index);
         waiter.abort();
         assert!(waiter.await.is_err(), "it was aborted");
     }
@@ -123,7 +125,7 @@ async fn beside_several_flows_a_newcomer_is_served_after_one_claim_of_each(store
 
 async fn a_crowd_that_has_filled_the_queue_keeps_no_newcomer_out(store: Store) {
     let mut crowd = Crowd::new(store).await;
-    let few = |flow| of(flow).with_max_waiting(5);
+    let few = |flow| claim_of(flow).with_max_waiting(5);
     for _ in 0..5 {
         crowd.join("ann", few("ann")).await;
     }
@@ -143,7 +145,7 @@ async fn flows_are_served_in_the_ratio_of_their_shares(store: Store) {
     let mut crowd = Crowd::new(store).await;
     for (flow, share) in [("one", 1), ("two", 2), ("four", 4)] {
         for _ in 0..8 * share {
-            crowd.join(flow, of(flow).with_share(share)).await;
+            crowd.join(flow, claim_of(flow).with_share(share)).await;
         }
     }
     let order = crowd.order().await;
@@ -156,18 +158,18 @@ async fn flows_are_served_in_the_ratio_of_their_shares(store: Store) {
     }
 }
 
-async fn a_heavy_claim_costs_its_flow_as_many_turns(store: Store) {
+async fn a_claim_costs_its_flow_one_turn_for_each_unit(store: Store) {
     let limit = |flow| claim("a", 3).with_flow(flow);
     let mut crowd = Crowd::new(store).await;
-    let all = crowd.store.acquire(claim("a", 3).with_weight(2)).await;
-    let all = all.expect("there is room for two more");
+    let others = crowd.store.acquire(claim("a", 3).with_weight(2)).await;
+    let others = others.expect("there is room for two more");
     for _ in 0..4 {
         crowd.join("heavy", limit("heavy").with_weight(3)).await;
     }
     for _ in 0..8 {
         crowd.join("light", limit("light").with_weight(1)).await;
     }
-    assert!(all.release().await);
+    assert!(others.release().await);
     let order = crowd.order().await;
     let heavy = order[..8].iter().filter(|name| **name == "heavy");
     assert_eq!(heavy.count(), 2, "{order:?}");
@@ -176,8 +178,8 @@ async fn a_heavy_claim_costs_its_flow_as_many_turns(store: Store) {
 async fn claims_of_one_flow_are_served_in_the_order_of_their_arrival(store: Store) {
     let mut crowd = Crowd::new(store).await;
     for name in ["first", "second", "third", "fourth"] {
-        crowd.join(name, of("ann")).await;
-        crowd.join("other", of("bob")).await;
+        crowd.join(name, claim_of("ann")).await;
+        crowd.join("other", claim_of("bob")).await;
     }
     let mut order = crowd.order().await;
     order.retain(|name| *name != "other");
@@ -186,7 +188,7 @@ async fn claims_of_one_flow_are_served_in_the_order_of_their_arrival(store: Stor
 
 async fn a_flow_that_was_idle_has_saved_nothing_up(store: Store) {
     let mut crowd = Crowd::new(store).await;
-    crowd.join("bob", of("bob")).await;
+    crowd.join("bob", claim_of("bob")).await;
     crowd.join_all("ann", 20).await;
     crowd.free().await;
     let mut waiters = crowd.waiters.into_iter();
@@ -207,7 +209,7 @@ async fn a_claim_that_leaves_last_gives_its_turn_back(store: Store) {
     crowd.join_all("bob", 3).await;
     crowd.join_all("ann", 2).await;
     for _ in 0..5 {
-        crowd.join("ann", of("ann")).await;
+        crowd.join("ann", claim_of("ann")).await;
         crowd.leave(5).await;
     }
     crowd.join_all("ann", 1).await;
@@ -219,7 +221,7 @@ async fn a_claim_that_leaves_gives_its_turn_to_the_next_one_of_its_flow(store: S
     let mut crowd = Crowd::new(store).await;
     crowd.join_all("bob", 3).await;
     for name in ["first", "second", "third"] {
-        crowd.join(name, of("ann")).await;
+        crowd.join(name, claim_of("ann")).await;
     }
     crowd.leave(3).await;
     crowd.settle().await;
@@ -242,7 +244,7 @@ async fn a_flow_whose_claims_have_given_up_owes_nothing(store: Store) {
 
 async fn claims_without_a_flow_are_one_flow_once_another_has_come(store: Store) {
     let mut crowd = Crowd::new(store).await;
-    crowd.join("ann", of("ann")).await;
+    crowd.join("ann", claim_of("ann")).await;
     for _ in 0..3 {
         crowd.join("none", claim("a", 1)).await;
     }
@@ -257,7 +259,7 @@ async fn claims_that_wait_before_the_first_flow_stay_before_it(store: Store) {
         crowd.join("none", claim("a", 1)).await;
     }
     for flow in ["ann", "ann", "bob"] {
-        crowd.join(flow, of(flow)).await;
+        crowd.join(flow, claim_of(flow)).await;
     }
     let order = crowd.order().await;
     assert_eq!(order, ["none", "none", "none", "ann", "bob", "ann"]);
@@ -274,13 +276,13 @@ async fn new_flows_do_not_pass_a_heavy_head_that_does_not_fit(store: Store) {
     assert_eq!(order[0], "heavy", "{order:?}");
 }
 
-async fn a_queue_begins_anew_when_nothing_waits(store: Store) {
+async fn an_empty_queue_starts_without_old_turns(store: Store) {
     let mut crowd = Crowd::new(store.clone()).await;
     crowd.join_all("ann", 5).await;
     assert_eq!(crowd.order().await.len(), 5);
     let mut crowd = Crowd::new(store).await;
     for flow in ["ann", "bob", "ann"] {
-        crowd.join(flow, of(flow)).await;
+        crowd.join(flow, claim_of(flow)).await;
     }
     assert_eq!(crowd.order().await, ["ann", "bob", "ann"]);
 }
@@ -322,12 +324,12 @@ async fn a_newcomer_beside_a_hundred_flows_of_the_largest_share_is_served_after_
     let mut crowd = Crowd::new(store).await;
     for number in 0..100 {
         for _ in 0..5 {
-            let of = claim("a", 1).with_flow(format!("flow-{number}"));
-            let of = of.with_share(100).with_max_waiting(500);
-            crowd.join("crowd", of).await;
+            let claim = claim("a", 1).with_flow(format!("flow-{number}"));
+            let claim = claim.with_share(100).with_max_waiting(500);
+            crowd.join("crowd", claim).await;
         }
     }
-    let newcomer = of("newcomer").with_share(100).with_max_waiting(500);
+    let newcomer = claim_of("newcomer").with_share(100).with_max_waiting(500);
     crowd.join("newcomer", newcomer).await;
     let order = crowd.order().await;
     let at = order.iter().position(|name| *name == "newcomer");
@@ -337,7 +339,7 @@ async fn a_newcomer_beside_a_hundred_flows_of_the_largest_share_is_served_after_
 async fn a_flow_that_was_refused_leaves_head_starts_in_force(store: Store) {
     let mut crowd = Crowd::new(store).await;
     crowd.join("batch", claim("a", 1)).await;
-    let refused = of("ann").with_wait(BOUND).with_max_waiting(1);
+    let refused = claim_of("ann").with_wait(BOUND).with_max_waiting(1);
     let refused = crowd.store.acquire(refused).await;
     assert!(
         matches!(refused, Err(AcquireError::QueueFull { .. })),

@@ -12,7 +12,7 @@ use testing::{levels::claims, stores::facts};
 use tower_semaphore::{AcquireError, Claim, Semaphore};
 
 facts! {
-    a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody
+    a_claim_that_has_waited_for_longer_than_the_head_start_is_not_passed
     equal_head_starts_are_first_come_first_served
     a_light_claim_with_a_head_start_passes_a_heavy_head_that_does_not_fit
     a_queue_that_is_full_of_others_has_room_for_a_head_start
@@ -29,7 +29,7 @@ fn interactive() -> Claim {
     batch().with_head_start(HEAD_START)
 }
 
-async fn a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody(store: Store) {
+async fn a_claim_that_has_waited_for_longer_than_the_head_start_is_not_passed(store: Store) {
     let head_start = Duration::from_millis(300);
     let held = store.acquire(batch()).await.expect("there is room");
     let first = waiter(&store, batch(), 1).await;
@@ -46,16 +46,14 @@ async fn a_claim_that_has_waited_as_long_as_the_head_start_is_passed_by_nobody(s
 
 async fn equal_head_starts_are_first_come_first_served(store: Store) {
     let held = store.acquire(batch()).await.expect("there is room");
-    let mut waiters = (Vec::new(), Vec::new());
+    let (mut without, mut with) = (Vec::new(), Vec::new());
     for number in 0..5 {
-        waiters
-            .0
-            .push(waiter(&store, batch(), number * 2 + 1).await);
+        without.push(waiter(&store, batch(), number * 2 + 1).await);
         let second = waiter(&store, interactive(), number * 2 + 2).await;
-        waiters.1.push(second);
+        with.push(second);
     }
     drop(held);
-    for waiter in waiters.1.into_iter().chain(waiters.0) {
+    for waiter in with.into_iter().chain(without) {
         assert!(granted(waiter).await.release().await);
     }
 }

@@ -1,4 +1,4 @@
-//! Keys are distinct, whatever their bytes.
+//! Keys are distinct, whatever their bytes. `mod.rs` lists these facts.
 
 use super::{Store, claim, fill};
 use std::collections::HashSet;
@@ -47,7 +47,7 @@ pub(crate) async fn a_thousand_keys_of_any_bytes_are_distinct(store: Store) {
             store
                 .acquire(claim.clone())
                 .await
-                .expect("every key has a limit of its own"),
+                .expect("every key has a separate limit"),
         );
         assert!(
             store.acquire(claim).await.is_err(),

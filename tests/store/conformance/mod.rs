@@ -1,4 +1,4 @@
-//! One suite for every store: equal claims get equal answers.
+//! One suite for every store: equal claims get equal answers. `facts!` makes each listed function a test of each store.
 //!
 //! Promises: P1, P2, P5, P7, P10, P14.
 
@@ -87,7 +87,7 @@ pub(crate) async fn fill(store: &Store, claim: &Claim) -> Vec<Permit> {
     permits
 }
 
-/// Acquires a permit once the key has room. A drop only queues the release, so that can take a moment.
+/// Acquires a permit once the key has room. A drop only queues the release, so the room can take a moment.
 async fn granted_soon(store: &Store, claim: &Claim) -> Permit {
     let mut permit = None;
     let slot = &mut permit;

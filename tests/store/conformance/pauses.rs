@@ -28,11 +28,11 @@ facts! {
     waiters_keep_their_order_and_none_is_granted_before_the_end
     the_first_waiter_is_granted_soon_after_the_end
     a_claim_that_does_not_wait_is_granted_after_the_end
-    a_shorter_pause_and_none_change_nothing_and_a_longer_one_counts
-    a_pause_that_is_made_longer_holds_those_who_wait
+    a_shorter_or_empty_pause_changes_nothing_and_a_longer_one_counts
+    a_pause_that_is_made_longer_holds_back_the_waiters
     a_pause_without_an_end_lasts_for_the_longest_time
     a_pause_that_is_never_polled_or_has_no_key_pauses_nothing
-    resume_grants_those_who_wait_and_reports_what_was_paused
+    resume_grants_the_waiters_and_reports_if_the_key_was_paused
     a_wait_that_would_end_before_the_pause_is_refused_at_once
     a_claim_that_waits_already_is_refused_if_its_wait_ends_before_the_pause
     a_pause_counts_as_no_waiter
@@ -40,7 +40,7 @@ facts! {
     a_growth_is_refused_and_a_smaller_weight_is_not
     a_paused_level_refuses_and_nothing_of_the_others_is_taken
     a_claim_of_several_levels_waits_at_the_paused_one_and_keeps_the_narrower_ones
-    a_pause_holds_back_a_claim_that_waits_for_a_wider_limit_and_no_other_claim_of_that
+    a_pause_holds_back_a_claim_that_waits_for_a_wider_limit_and_no_other_waiter_of_that_limit
     a_pause_refuses_a_claim_that_waits_for_a_wider_limit_if_its_wait_ends_before
     a_pause_refuses_a_claim_that_waits_for_a_wider_limit_and_not_for_the_paused_one
     a_heavy_claim_keeps_its_place_before_a_light_one
@@ -57,7 +57,7 @@ const LONG: Duration = Duration::from_secs(600);
 /// Far more than a test needs, and less than [`LONG`].
 const SLACK: Duration = Duration::from_secs(60);
 
-/// Long enough for everything that a test does within a pause that ends by itself.
+/// A pause that ends by itself, long enough for everything that a test does within it.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// The server's clock yields whole milliseconds.
@@ -95,7 +95,7 @@ fn left(refused: Result<Permit, AcquireError>, claim: &Claim) -> Duration {
 }
 
 /// Asserts that a claim is refused because its key is paused for `time`, less a moment.
-async fn is_paused(store: &Store, claim: Claim, time: Duration) {
+async fn assert_paused(store: &Store, claim: Claim, time: Duration) {
     let refused = within("it is answered", BOUND * 2, store.acquire(claim.clone()));
     let left = left(refused.await, &claim);
     assert!(left <= time && left + SLACK > time, "{left:?} of {time:?}");
@@ -125,7 +125,7 @@ async fn until_waiting(store: &Store, count: u32) {
 
 /// Waits until these claims are granted. Their tokens must rise in the given order. Each permit is released as soon as
 /// it is granted.
-async fn in_order(waiters: Vec<Waiter>) {
+async fn assert_order(waiters: Vec<Waiter>) {
     let granted = waiters.into_iter().map(async |waiter| {
         let permit = within("it is granted", BOUND * 2, granted(waiter)).await;
         let token = permit.token().expect("it is granted");
@@ -153,13 +153,13 @@ async fn a_paused_key_grants_nothing_and_refuses_with_the_remaining_time(store: 
 
 async fn another_key_and_the_key_under_another_policy_are_not_paused(store: Store) {
     pause(&store, LONG).await;
-    is_paused(&store, claim("a", 1), LONG).await;
+    assert_paused(&store, claim("a", 1), LONG).await;
     for other in [claim("b", 1), claim("a", 1).with_policy("other")] {
         let permit = store.acquire(other.clone()).await;
         permit.expect("it is another semaphore").release().await;
         assert!(!resume_key(&store, &other).await);
     }
-    is_paused(&store, claim("a", 1), LONG).await;
+    assert_paused(&store, claim("a", 1), LONG).await;
 }
 
 async fn holders_keep_their_permits_and_a_release_grants_nothing(store: Store) {
@@ -170,7 +170,7 @@ async fn holders_keep_their_permits_and_a_release_grants_nothing(store: Store) {
         assert!(!permit.is_lost());
         assert!(permit.release().await);
     }
-    is_paused(&store, claim("a", 2), LONG).await;
+    assert_paused(&store, claim("a", 2), LONG).await;
     let counts = counts(&store).await;
     assert_eq!((counts.units, counts.waiting), (0, 1));
     assert!(!waiter.is_finished());
@@ -191,14 +191,14 @@ async fn waiters_keep_their_order_and_none_is_granted_before_the_end(store: Stor
     for count in 4..=6 {
         waiters.push(waiter(&store, claim("a", 1), count).await);
     }
-    let ends = waiters.into_iter().map(|waiter| {
+    let timed = waiters.into_iter().map(|waiter| {
         tokio::spawn(async move {
             let permit = granted(waiter).await;
             assert!(start.elapsed() + TICK >= SHORT * 2, "{:?}", start.elapsed());
             Ok(permit)
         })
     });
-    in_order(ends.collect()).await;
+    assert_order(timed.collect()).await;
     assert_eq!(paused_now(&store).await, None);
 }
 
@@ -237,29 +237,29 @@ async fn a_claim_that_does_not_wait_is_granted_after_the_end(store: Store) {
     assert!(!resume(&store).await, "it is over");
 }
 
-async fn a_shorter_pause_and_none_change_nothing_and_a_longer_one_counts(store: Store) {
-    let none = [Duration::ZERO, Duration::from_micros(900)];
-    for none in none {
-        pause(&store, none).await;
+async fn a_shorter_or_empty_pause_changes_nothing_and_a_longer_one_counts(store: Store) {
+    let empty = [Duration::ZERO, Duration::from_micros(900)];
+    for empty in empty {
+        pause(&store, empty).await;
         assert_eq!(paused_now(&store).await, None);
         let permit = store.acquire(claim("a", 1)).await;
         assert!(permit.expect("it is not paused").release().await);
     }
     pause(&store, LONG).await;
     let first = paused_now(&store).await;
-    for shorter in none.into_iter().chain([TICK, LONG - SLACK]) {
+    for shorter in empty.into_iter().chain([TICK, LONG - SLACK]) {
         pause(&store, shorter).await;
         assert_eq!(paused_now(&store).await, first);
-        is_paused(&store, claim("a", 1), LONG).await;
+        assert_paused(&store, claim("a", 1), LONG).await;
     }
     pause(&store, LONG * 2).await;
-    is_paused(&store, claim("a", 1), LONG * 2).await;
+    assert_paused(&store, claim("a", 1), LONG * 2).await;
     let longer = paused_now(&store).await.expect("it is paused");
     let first = first.expect("it is paused");
     assert!(longer.until > first.until && longer.since >= first.since);
 }
 
-async fn a_pause_that_is_made_longer_holds_those_who_wait(store: Store) {
+async fn a_pause_that_is_made_longer_holds_back_the_waiters(store: Store) {
     pause(&store, SHORT).await;
     let mut waiters = Vec::new();
     for count in 1..=2 {
@@ -273,12 +273,12 @@ async fn a_pause_that_is_made_longer_holds_those_who_wait(store: Store) {
     left(refused.expect("no panic"), &claim("a", 1));
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
     assert!(resume(&store).await);
-    in_order(waiters).await;
+    assert_order(waiters).await;
 }
 
 async fn a_pause_without_an_end_lasts_for_the_longest_time(store: Store) {
     pause(&store, Duration::MAX).await;
-    is_paused(&store, claim("a", 1), MAX_PAUSE).await;
+    assert_paused(&store, claim("a", 1), MAX_PAUSE).await;
     let pause = paused_now(&store).await.expect("it is paused");
     let length = pause.until.duration_since(pause.since).expect("no less");
     assert!(length <= MAX_PAUSE + TICK && length + TICK > MAX_PAUSE);
@@ -294,7 +294,7 @@ async fn a_pause_that_is_never_polled_or_has_no_key_pauses_nothing(store: Store)
     assert!(lock.await.is_err());
 }
 
-async fn resume_grants_those_who_wait_and_reports_what_was_paused(store: Store) {
+async fn resume_grants_the_waiters_and_reports_if_the_key_was_paused(store: Store) {
     assert!(!resume(&store).await);
     pause(&store, LONG).await;
     let mut waiters = Vec::new();
@@ -316,7 +316,7 @@ async fn resume_grants_those_who_wait_and_reports_what_was_paused(store: Store) 
 async fn a_wait_that_would_end_before_the_pause_is_refused_at_once(store: Store) {
     pause(&store, LONG).await;
     let waits = claim("a", 1).with_wait(LONG / 2);
-    is_paused(&store, waits, LONG).await;
+    assert_paused(&store, waits, LONG).await;
     assert_eq!(counts(&store).await.waiting, 0);
 }
 
@@ -337,12 +337,12 @@ async fn a_pause_counts_as_no_waiter(store: Store) {
     pause(&store, LONG).await;
     let alone = claim("a", 1).with_max_waiting(1);
     let first = waiter(&store, alone.clone(), 1).await;
-    is_paused(&store, alone.with_wait(LONG * 2), LONG).await;
+    assert_paused(&store, alone.with_wait(LONG * 2), LONG).await;
     let none = claim("a", 1).with_max_waiting(0).with_wait(LONG * 2);
-    is_paused(&store, none, LONG).await;
+    assert_paused(&store, none, LONG).await;
     let second = waiter(&store, claim("a", 1).with_max_waiting(2), 2).await;
     assert!(resume(&store).await);
-    in_order(vec![first, second]).await;
+    assert_order(vec![first, second]).await;
 }
 
 async fn a_waiter_that_leaves_in_a_pause_leaves_nothing_behind(store: Store) {
@@ -351,20 +351,20 @@ async fn a_waiter_that_leaves_in_a_pause_leaves_nothing_behind(store: Store) {
     for count in 1..=4 {
         waiters.push(waiter(&store, claim("a", 1), count).await);
     }
-    for left in [2, 0] {
-        let gone = waiters.remove(left);
+    for index in [2, 0] {
+        let gone = waiters.remove(index);
         gone.abort();
         assert!(gone.await.is_err(), "it waits");
     }
     until_waiting(&store, 2).await;
-    is_paused(&store, claim("a", 1), LONG).await;
+    assert_paused(&store, claim("a", 1), LONG).await;
     assert!(resume(&store).await);
-    in_order(waiters).await;
+    assert_order(waiters).await;
     pause(&store, LONG).await;
     let gone = waiter(&store, claim("a", 1), 1).await;
     gone.abort();
     until_waiting(&store, 0).await;
-    is_paused(&store, claim("a", 1), LONG).await;
+    assert_paused(&store, claim("a", 1), LONG).await;
     assert!(resume(&store).await);
     until_held(&store, &[claim("a", 1)], &[0]).await;
 }
@@ -421,7 +421,7 @@ async fn a_claim_of_several_levels_waits_at_the_paused_one_and_keeps_the_narrowe
     }
 }
 
-/// Returns a claim that holds units of two limits and waits for the third, the permit that blocks it, and its claims.
+/// Returns a waiter that holds units of two limits and waits for the third, the permit that blocks it, and its claims.
 async fn waits_for_the_widest(store: &Store) -> (Waiter, Permit, [Claim; 3]) {
     let claims = claims("ann", [2, 2, 1]);
     let held = store.acquire(claims[2].clone()).await;
@@ -431,21 +431,25 @@ async fn waits_for_the_widest(store: &Store) -> (Waiter, Permit, [Claim; 3]) {
     (waiter, held, claims)
 }
 
-async fn a_pause_holds_back_a_claim_that_waits_for_a_wider_limit_and_no_other_claim_of_that(
+async fn a_pause_holds_back_a_claim_that_waits_for_a_wider_limit_and_no_other_waiter_of_that_limit(
     store: Store,
 ) {
     for paused in 0..2 {
         let (waiter, held, claims) = waits_for_the_widest(&store).await;
-        let asked = Instant::now();
+        let paused_at = Instant::now();
         pause_key(&store, &claims[paused], SHORT).await;
         assert!(held.release().await);
         let other = store.acquire(claims[2].clone().with_wait(BOUND));
         let other = within("the widest limit is free", BOUND, other).await;
-        let is_before = asked.elapsed() < SHORT - TICK;
+        let is_before = paused_at.elapsed() < SHORT - TICK;
         assert!(!waiter.is_finished() || !is_before);
         assert!(other.expect("there is room").release().await);
         let permit = within("it is granted", BOUND, granted(waiter)).await;
-        assert!(asked.elapsed() >= SHORT - TICK, "{:?}", asked.elapsed());
+        assert!(
+            paused_at.elapsed() >= SHORT - TICK,
+            "{:?}",
+            paused_at.elapsed()
+        );
         until_held(&store, &claims, &[1, 1, 1]).await;
         assert!(permit.release().await);
     }
@@ -504,7 +508,7 @@ async fn a_head_start_counts_in_a_pause(store: Store) {
     let interactive = claim("a", 1).with_head_start(SLACK);
     let interactive = waiter(&store, interactive, 2).await;
     assert!(resume(&store).await);
-    in_order(vec![interactive, batch]).await;
+    assert_order(vec![interactive, batch]).await;
 }
 
 /// A flow that arrives during the pause has no turns saved up, and the other flows keep theirs.
@@ -514,8 +518,8 @@ async fn flows_keep_their_turns_across_a_pause(store: Store) {
     let mut turns = async |flows: &[&'static str]| {
         for flow in flows {
             count += 1;
-            let of = claim("a", 1).with_flow(*flow);
-            waiters.push((*flow, waiter(&store, of, count).await));
+            let claim = claim("a", 1).with_flow(*flow);
+            waiters.push((*flow, waiter(&store, claim, count).await));
         }
     };
     turns(&["ann", "ann", "ann", "bob"]).await;
@@ -547,7 +551,7 @@ async fn the_limit_of_an_operator_counts_after_a_pause(store: Store) {
     let set = store.set_limit(&policy, Some(&key), Some(1), "");
     set.await.expect("the store answers");
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
-    is_paused(&store, claim("a", 5), LONG).await;
+    assert_paused(&store, claim("a", 5), LONG).await;
     assert!(resume(&store).await);
     let last = waiters.pop().expect("there are two");
     let first = waiters.pop().expect("there are two");
@@ -642,7 +646,7 @@ async fn a_permit_pauses_the_key_of_each_of_its_policies_and_no_other(store: Sto
     for level in &claims {
         let paused = permit.pause(level.policy().clone(), LONG, "upstream").await;
         paused.expect("the store answers");
-        is_paused(&store, level.clone(), LONG).await;
+        assert_paused(&store, level.clone(), LONG).await;
         let usage = store.usage(level.policy(), level.key()).await;
         let pause = usage.expect("the store answers").pause;
         assert_eq!(
@@ -651,7 +655,7 @@ async fn a_permit_pauses_the_key_of_each_of_its_policies_and_no_other(store: Sto
         );
         let shorter = permit.pause(level.policy().clone(), SLACK, "").await;
         shorter.expect("the store answers");
-        is_paused(&store, level.clone(), LONG).await;
+        assert_paused(&store, level.clone(), LONG).await;
         assert!(resume_key(&store, level).await);
         let other = store.acquire(level.clone()).await;
         assert!(other.expect("it is resumed").release().await);

@@ -1,4 +1,4 @@
-//! The queue of a key, in every store.
+//! The queue of a key, in every store. `mod.rs` lists these facts.
 //!
 //! Promises: P12, P14, P15.
 

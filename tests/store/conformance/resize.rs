@@ -25,7 +25,7 @@ use tower_semaphore::{
 
 facts! {
     a_smaller_weight_lets_the_next_waiter_in
-    a_smaller_weight_wakes_the_head_of_the_queue_and_nobody_who_came_later
+    a_smaller_weight_wakes_the_head_of_the_queue_and_no_later_waiter
     a_greater_weight_needs_room_and_leaves_the_permit_as_it_was
     a_greater_weight_passes_no_waiter
     no_unit_is_lost_in_any_sequence_of_weights
@@ -58,8 +58,8 @@ async fn a_smaller_weight_lets_the_next_waiter_in(store: Store) {
     assert!(!permit.is_lost());
 }
 
-/// Two claims wait, and the second would fit first.
-async fn a_smaller_weight_wakes_the_head_of_the_queue_and_nobody_who_came_later(store: Store) {
+/// Two claims wait, and the second would fit before the first does.
+async fn a_smaller_weight_wakes_the_head_of_the_queue_and_no_later_waiter(store: Store) {
     let permit = acquired(&store, 5, 5).await;
     let heavy = waiter(&store, limited(5).with_weight(3), 1).await;
     let light = waiter(&store, limited(5), 2).await;
@@ -263,7 +263,7 @@ async fn weights_that_change_under_load_never_exceed_the_limit(store: Store) {
         let (store, units) = (store.clone(), Arc::clone(&units));
         tasks.spawn(async move {
             let permit = store.acquire(limited(LIMIT).with_wait(BOUND)).await;
-            let permit = permit.expect("everybody leaves room");
+            let permit = permit.expect("all tasks leave room");
             let mut own = 1;
             units.fetch_add(own, Relaxed);
             for step in 0..60 {
@@ -272,8 +272,8 @@ async fn weights_that_change_under_load_never_exceed_the_limit(store: Store) {
                 // held.
                 units.fetch_sub(own.saturating_sub(weight), Relaxed);
                 if permit.resize(weight).await.is_ok() {
-                    let now = units.fetch_add(weight.saturating_sub(own), Relaxed)
-                        + weight.saturating_sub(own);
+                    let more = weight.saturating_sub(own);
+                    let now = units.fetch_add(more, Relaxed) + more;
                     assert!(now <= LIMIT, "{now} units");
                     own = weight;
                 } else {

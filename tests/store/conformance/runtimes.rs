@@ -1,4 +1,4 @@
-//! A claim that is polled in one runtime after another.
+//! A claim that is polled in one runtime after another. `mod.rs` lists these facts.
 
 use super::{BOUND, Store};
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
@@ -49,10 +49,10 @@ pub(crate) async fn a_claim_waits_on_when_its_runtime_has_ended(store: Store) {
     for at_once in [false, true] {
         let key = if at_once { "at once" } else { "later" };
         let held = store.acquire(claim(key)).await.expect("there is room");
-        let waits = || store.acquire(claim(key).with_wait(BOUND * 3));
-        let mut first = polled_elsewhere(&store, waits(), at_once).await;
-        // An earlier arrival, if the first claim's call has arrived, keeps its place in the queue.
-        let mut second = waits();
+        let waiter = || store.acquire(claim(key).with_wait(BOUND * 3));
+        let mut first = polled_elsewhere(&store, waiter(), at_once).await;
+        // If the first claim's call has reached the server, the claim keeps its place in the queue.
+        let mut second = waiter();
         let pause = Duration::from_millis(300);
         assert!(timeout(pause, &mut first).await.is_err());
         assert!(timeout(pause, &mut second).await.is_err());

@@ -1,4 +1,4 @@
-//! Several limits at once, without waiting, in every store.
+//! Several limits at once, without waiting, in every store. `several_limits.rs` lists these facts.
 
 use super::{BOUND, Store, claim, fill, queue::waiter};
 use std::{slice, time::Duration};
@@ -157,7 +157,7 @@ pub(crate) async fn no_claims_at_all_are_invalid(store: Store) {
     assert!(is_invalid(&error, "claims: there is none"), "{error:?}");
 }
 
-pub(crate) async fn a_clone_ends_after_the_time_of_a_permit_that_is_gone(store: Store) {
+pub(crate) async fn a_clone_ends_at_the_time_that_a_dropped_permit_has_set(store: Store) {
     let claims = claims("ann", [2, 2, 2]);
     let permit = store.acquire_all(claims.clone().into()).await;
     let permit = permit.expect("there is room");
@@ -206,8 +206,8 @@ pub(crate) async fn two_claims_for_one_semaphore_are_invalid(store: Store) {
         "{error:?}"
     );
     assert_eq!(held(&store, slice::from_ref(&account)).await, [0]);
-    let of_two_policies = [account.clone(), account.with_policy("other")];
-    assert!(store.acquire_all(of_two_policies.into()).await.is_ok());
+    let two_policies = [account.clone(), account.with_policy("other")];
+    assert!(store.acquire_all(two_policies.into()).await.is_ok());
 }
 
 pub(crate) async fn one_wrong_claim_makes_all_invalid(store: Store) {
@@ -224,7 +224,7 @@ pub(crate) async fn one_wrong_claim_makes_all_invalid(store: Store) {
     }
 }
 
-pub(crate) async fn one_claim_alone_is_as_a_single_claim(store: Store) {
+pub(crate) async fn a_list_of_one_claim_is_like_a_single_claim(store: Store) {
     let permit = store.acquire_all(claim("a", 1).into()).await;
     let permit = permit.expect("there is room");
     let levels: Vec<_> = permit

@@ -1,4 +1,4 @@
-//! Many tasks that claim several limits at the same time, in every store.
+//! Many tasks that claim several limits at the same time, in every store. `several_limits.rs` lists these facts.
 
 use super::{BOUND, Store, several::until_held};
 use testing::{in_flight::InFlight, levels::claims};
@@ -7,7 +7,7 @@ use tower_semaphore::{AcquireError, Semaphore};
 
 const ROUNDS: u32 = 40;
 
-/// Claims repeatedly, with and without waiting. Returns how many claims were granted and refused.
+/// Claims repeatedly, with and without waiting. Returns how many claims were granted, and how many were refused.
 async fn contend(store: Store, account: u32, fleet: InFlight) -> (u32, u32) {
     let (mut granted, mut refused) = (0, 0);
     for round in 0..ROUNDS {

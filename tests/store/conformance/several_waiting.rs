@@ -1,4 +1,4 @@
-//! Several limits at once, with waiting, in every store.
+//! Several limits at once, with waiting, in every store. `several_limits.rs` lists these facts.
 
 use super::{
     BOUND, Store, fill,

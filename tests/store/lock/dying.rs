@@ -16,6 +16,7 @@ use testing::{
 use tokio::time::sleep;
 
 const LEASE: Duration = Duration::from_millis(1_200);
+
 /// Processes that take the lock repeatedly, and the log that they write.
 struct Fixture {
     server: RedisServer,
@@ -34,13 +35,12 @@ impl Fixture {
             _folder: folder,
         };
         for _ in 0..processes {
-            fixture.enter();
+            fixture.start_process();
         }
         fixture
     }
 
-    /// Starts another process.
-    fn enter(&mut self) {
+    fn start_process(&mut self) {
         let mut process = Process::start(&self.server.url(), LEASE);
         process.lock_repeatedly("a", &self.witness);
         self.processes.push(process);
@@ -59,7 +59,7 @@ impl Fixture {
     }
 
     /// Waits until the lock has been granted `count` more times.
-    async fn grants(&self, count: usize) {
+    async fn until_granted(&self, count: usize) {
         let before = judge(&self.witness.read()).grants;
         eventually("the lock is granted again", BOUND, async || {
             judge(&self.witness.read()).grants >= before + count
@@ -72,14 +72,14 @@ impl Fixture {
         let mut victim = self.processes.swap_remove(self.holder().await);
         victim.kill();
         self.witness.write("killed", victim.id(), 0);
-        self.enter();
+        self.start_process();
     }
 
     /// Stops a process for longer than a lease, and until other processes have held the lock.
     async fn stop(&self, index: usize) {
         self.processes[index].stop();
         sleep(LEASE * 5 / 4).await;
-        self.grants(3).await;
+        self.until_granted(3).await;
         self.processes[index].cont();
     }
 }
@@ -88,14 +88,14 @@ impl Fixture {
 async fn no_two_live_holders_although_processes_are_killed_and_stopped() {
     let mut fixture = Fixture::new(3);
     for _ in 0..3 {
-        fixture.grants(5).await;
+        fixture.until_granted(5).await;
         fixture.kill().await;
-        fixture.grants(5).await;
+        fixture.until_granted(5).await;
         fixture.stop(fixture.holder().await).await;
-        fixture.grants(5).await;
+        fixture.until_granted(5).await;
         fixture.stop((fixture.holder().await + 1) % 3).await;
     }
-    fixture.grants(5).await;
+    fixture.until_granted(5).await;
     let findings = judge(&fixture.witness.read());
     assert!(findings.overlaps.is_empty(), "{findings:?}");
     assert!(findings.backwards.is_empty(), "{findings:?}");

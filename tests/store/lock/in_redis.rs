@@ -24,7 +24,7 @@ async fn lock(server: &RedisServer) -> Lock {
     Lock::new(store.expect("it connects"), "a")
 }
 
-/// A guard whose lock the server lost and granted to another, and that other guard.
+/// A guard whose lock the server has lost and granted again, and the guard of the new holder.
 async fn overtaken(server: &RedisServer, raw: &mut Raw) -> (LockGuard, LockGuard) {
     let (ours, other) = (lock(server).await, lock(server).await);
     let old = locked(&ours).await;
@@ -50,7 +50,7 @@ async fn tokens_grow_although_every_key_has_expired() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_says_no_when_the_lock_was_lost() {
+async fn a_release_returns_false_when_the_lock_was_lost() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let (old, new) = overtaken(&server, &mut raw).await;
@@ -130,12 +130,12 @@ async fn a_notification_of_a_grant_that_is_over_is_not_accepted() {
     let (id, _) = raw.zmembers(QUEUE).await.remove(0);
     let id = String::from_utf8(id).expect("an id is plain");
     let words: Vec<&str> = id.split('.').collect();
-    let (channel, late) = (
+    let (channel, message) = (
         format!("semaphore:2:wake:{}", words[0]),
         format!("{} {} 1", words[1..4].join("."), guard.token()),
     );
-    eventually("it hears the message", BOUND, async || {
-        raw.cmd(&["PUBLISH", &channel, &late]).await.int() == 1
+    eventually("it receives the message", BOUND, async || {
+        raw.cmd(&["PUBLISH", &channel, &message]).await.int() == 1
     })
     .await;
 

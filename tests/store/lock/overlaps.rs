@@ -3,7 +3,7 @@
 //! Promises: none.
 
 use std::collections::{BTreeMap, BTreeSet};
-use testing::fleet::witness::Said;
+use testing::fleet::witness::Entry;
 
 /// The findings of a lock's log.
 #[derive(Debug, Default)]
@@ -21,14 +21,14 @@ pub(crate) struct Findings {
 }
 
 /// Judges a log of `start`, `end` and `lost`, written by holders, and `killed`, written by the test.
-pub(crate) fn judge(log: &[Said]) -> Findings {
-    let lost = log.iter().filter(|said| said.word == "lost");
-    let lost: BTreeSet<u64> = lost.map(|said| said.token).collect();
+pub(crate) fn judge(log: &[Entry]) -> Findings {
+    let lost = log.iter().filter(|entry| entry.word == "lost");
+    let lost: BTreeSet<u64> = lost.map(|entry| entry.token).collect();
     let mut findings = Findings::default();
-    for said in log {
-        match said.word.as_str() {
-            "start" => findings.start(said, &lost),
-            "end" | "killed" => drop(findings.holding.remove(&said.process)),
+    for entry in log {
+        match entry.word.as_str() {
+            "start" => findings.start(entry, &lost),
+            "end" | "killed" => drop(findings.holding.remove(&entry.process)),
             _ => {}
         }
     }
@@ -36,40 +36,40 @@ pub(crate) fn judge(log: &[Said]) -> Findings {
 }
 
 impl Findings {
-    fn start(&mut self, said: &Said, lost: &BTreeSet<u64>) {
+    fn start(&mut self, entry: &Entry, lost: &BTreeSet<u64>) {
         self.grants += 1;
         for &other in self.holding.values() {
-            match [other, said.token]
+            match [other, entry.token]
                 .iter()
                 .find(|token| lost.contains(token))
             {
                 Some(&loser) => drop(self.excused.insert(loser)),
-                None => self.overlaps.push((other, said.token)),
+                None => self.overlaps.push((other, entry.token)),
             }
         }
-        self.holding.insert(said.process, said.token);
-        if !lost.contains(&said.token) {
-            if said.token <= self.highest {
-                self.backwards.push(said.token);
+        self.holding.insert(entry.process, entry.token);
+        if !lost.contains(&entry.token) {
+            if entry.token <= self.highest {
+                self.backwards.push(entry.token);
             }
-            self.highest = self.highest.max(said.token);
+            self.highest = self.highest.max(entry.token);
         }
     }
 }
 
 /// The process that holds the lock at the end of a log, if any.
-pub(crate) fn holder(log: &[Said]) -> Option<u32> {
-    let last = log.iter().rfind(|said| said.word != "lost")?;
+pub(crate) fn holder(log: &[Entry]) -> Option<u32> {
+    let last = log.iter().rfind(|entry| entry.word != "lost")?;
     (last.word == "start").then_some(last.process)
 }
 
-fn log(lines: &[(&str, u32, u64)]) -> Vec<Said> {
-    let said = |&(word, process, token): &(&str, u32, u64)| Said {
+fn log(lines: &[(&str, u32, u64)]) -> Vec<Entry> {
+    let entry = |&(word, process, token): &(&str, u32, u64)| Entry {
         word: word.to_owned(),
         process,
         token,
     };
-    lines.iter().map(said).collect()
+    lines.iter().map(entry).collect()
 }
 
 #[test]

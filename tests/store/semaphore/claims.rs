@@ -35,7 +35,7 @@ fn one_claim_in_a_list_is_one_claim() {
 }
 
 #[test]
-fn a_claim_is_strict_if_it_is_said_so() {
+fn a_claim_is_strict_only_if_that_is_set() {
     let claim = Claim::new("alice");
     assert!(!claim.is_strict());
     assert!(claim.clone().with_strict(true).is_strict());
@@ -55,9 +55,9 @@ fn a_claim_waits_if_it_has_time() {
 #[test]
 fn a_number_of_waiters_has_one_type_wherever_it_is_set_or_read() {
     let claim = Claim::new("alice").with_wait(Duration::from_secs(1));
-    let of = |claim: Claim| claim.wait().expect("it waits").max_waiting;
-    let set = claim.clone().with_max_waiting(of(claim.clone()));
-    assert_eq!(of(set), DEFAULT_MAX_WAITING);
+    let max_waiting = |claim: Claim| claim.wait().expect("it waits").max_waiting;
+    let set = claim.clone().with_max_waiting(max_waiting(claim.clone()));
+    assert_eq!(max_waiting(set), DEFAULT_MAX_WAITING);
     let store = MemorySemaphore::builder().max_waiting_total(DEFAULT_MAX_WAITING);
     drop(store.holders(true).build());
 }
@@ -99,7 +99,7 @@ fn a_flow_is_any_bytes_and_has_a_share_of_one() {
 }
 
 #[test]
-fn a_flow_that_no_queue_can_serve_is_an_error_of_its_own() {
+fn a_flow_that_no_queue_can_serve_is_a_separate_error() {
     let claim = Claim::new("model").with_limit(1);
     let with_head_start = claim.clone().with_head_start(Duration::from_secs(1));
     let wrong = [

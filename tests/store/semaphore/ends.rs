@@ -43,7 +43,7 @@ fn a_permit_that_is_dropped_before_its_end_leaves_no_task_and_no_thread() {
         "a_process_whose_permit_is_dropped_before_its_end",
     )
     .output();
-    let said = output.expect("it starts").stdout;
-    let said = String::from_utf8_lossy(&said);
-    assert!(said.contains("1 passed"), "{said}");
+    let printed = output.expect("it starts").stdout;
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(printed.contains("1 passed"), "{printed}");
 }

@@ -42,17 +42,16 @@ async fn a_claim_that_is_not_valid_has_the_reason_as_its_source() {
 }
 
 #[test]
-fn what_is_wrong_with_a_claim_is_named() {
-    let said = [
+fn the_error_of_a_claim_names_its_fault() {
+    let errors = [
         ClaimError::EmptyKey,
         ClaimError::None,
         ClaimError::Duplicate,
         ClaimError::NoLimit,
         ClaimError::FixedWeight,
     ];
-    let said = said.map(|error| error.to_string());
     assert_eq!(
-        said,
+        errors.map(|error| error.to_string()),
         [
             "key: it is empty",
             "claims: there is none",

@@ -18,11 +18,11 @@ use tower_semaphore::{
     },
 };
 
-/// A grant that the test can mark as lost or degraded.
+/// A grant that the test can mark as lost, or with `true` as degraded.
 #[derive(Clone, Default)]
-struct Told(Arc<(Loss, AtomicBool)>);
+struct Marked(Arc<(Loss, AtomicBool)>);
 
-impl Grant for Told {
+impl Grant for Marked {
     fn level(&self, _: usize) -> LevelState {
         let mut state = LevelState::new(1);
         state.is_degraded = self.0.1.load(SeqCst);
@@ -108,10 +108,10 @@ impl Semaphore for Simple {
     }
 }
 
-fn told() -> (Told, Permit) {
-    let (told, claim) = (Told::default(), Claim::new("alice").with_limit(9));
-    let permit = Permit::new(told.clone(), [(&claim, 1)]);
-    (told, permit)
+fn marked() -> (Marked, Permit) {
+    let (marked, claim) = (Marked::default(), Claim::new("alice").with_limit(9));
+    let permit = Permit::new(marked.clone(), [(&claim, 1)]);
+    (marked, permit)
 }
 
 #[tokio::test]
@@ -149,9 +149,9 @@ async fn a_policy_under_which_a_permit_is_not_held_has_no_weight_to_change() {
 }
 
 #[test]
-fn a_permit_is_degraded_or_lost_when_one_that_it_keeps_is() {
-    let ((_, one), (other, outer)) = (told(), told());
-    let both = one.with_outer(&outer);
+fn a_permit_is_degraded_or_lost_when_its_outer_permit_is() {
+    let ((_, inner), (other, outer)) = (marked(), marked());
+    let both = inner.with_outer(&outer);
     assert!(!both.is_degraded() && !both.is_lost());
     other.0.1.store(true, SeqCst);
     other.0.0.set();
@@ -160,10 +160,10 @@ fn a_permit_is_degraded_or_lost_when_one_that_it_keeps_is() {
 
 #[test]
 fn a_permit_that_was_lost_and_came_back_is_not_lost() {
-    let (told, permit) = told();
-    told.0.0.set();
+    let (marked, permit) = marked();
+    marked.0.0.set();
     assert!(permit.is_lost());
-    told.0.0.clear();
+    marked.0.0.clear();
     assert!(!permit.is_lost());
 }
 

@@ -41,7 +41,8 @@ fn waiter(store: &MemorySemaphore, head_start: Duration) -> BoxFuture<'static, P
     waiter
 }
 
-/// Returns the index of the claim that is served first. `times` holds the pause after each claim, and its head start.
+/// Returns the index of the claim that is served first. `times` has two durations for each claim: the time that passes
+/// after it has joined, and its head start.
 async fn earlier_of(store: &MemorySemaphore, times: [(Duration, Duration); 2]) -> usize {
     let held = granted(store);
     let mut waiters = Vec::new();
@@ -57,7 +58,7 @@ async fn earlier_of(store: &MemorySemaphore, times: [(Duration, Duration); 2]) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_granted_at_once_has_not_waited_and_another_has_to_the_millisecond() {
+async fn a_permit_reports_its_wait_to_the_millisecond_and_none_if_it_was_granted_at_once() {
     let store = MemorySemaphore::new();
     let held = granted(&store);
     assert_eq!(held.waited(), Duration::ZERO);
@@ -121,7 +122,7 @@ async fn a_wait_for_several_limits_is_one_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_is_shown_to_be_as_old_as_the_clock_says() {
+async fn usage_reports_how_old_a_permit_is_by_the_paused_clock() {
     let store = MemorySemaphore::builder().holders(true).build();
     let _permit = granted(&store);
     advance(HOUR).await;
@@ -137,7 +138,7 @@ async fn a_permit_is_shown_to_be_as_old_as_the_clock_says() {
 }
 
 #[tokio::test]
-async fn what_is_shown_of_a_permit_stays_the_same_while_it_is_held() {
+async fn usage_reports_the_same_of_a_permit_while_it_is_held() {
     let store = MemorySemaphore::builder().holders(true).build();
     let begun = SystemTime::now();
     let _permit = granted(&store);

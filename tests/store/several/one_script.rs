@@ -46,7 +46,7 @@ async fn four_limits_take_one_call() {
 }
 
 /// All keys except those of processes, which may appear at any time.
-async fn keys_but_of_processes(raw: &mut Raw) -> Vec<Vec<u8>> {
+async fn keys_except_of_processes(raw: &mut Raw) -> Vec<Vec<u8>> {
     let mut keys = raw.keys("*").await;
     keys.retain(|key| !key.starts_with(b"semaphore:process"));
     keys
@@ -63,13 +63,13 @@ async fn commands_for(monitor: &mut Monitor, raw: &mut Raw, key: &str) -> Vec<Ve
 /// True if the command changes nothing here, because the entries that it removes are absent.
 fn is_harmless(command: &[String]) -> bool {
     // The last unit of a key gets the end 0 instead of being removed. With `XX`, an absent unit stays absent.
-    let ends = command[0] == "ZADD" && command[2..5] == ["XX", "CH", "0"];
-    is_read(command) || ends || ["ZREM", "ZREMRANGEBYSCORE"].contains(&&*command[0])
+    let ends_unit = command[0] == "ZADD" && command[2..5] == ["XX", "CH", "0"];
+    is_read(command) || ends_unit || ["ZREM", "ZREMRANGEBYSCORE"].contains(&&*command[0])
 }
 
-/// A claim waits at the fleet, so a stray wake-up would be noticed.
+/// Another claim waits at the fleet's limit, so a stray wake-up would be noticed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_refused_by_a_wider_limit_writes_nothing_at_the_others_and_wakes_nobody() {
+async fn a_claim_refused_by_a_wider_limit_writes_nothing_at_the_others_and_wakes_no_waiter() {
     let server = RedisServer::start();
     let (store, mut raw) = (store(&server).await, Raw::connect(server.port()).await);
     let [.., fleet] = claims("bob", [1, 9, 2]);
@@ -78,7 +78,7 @@ async fn a_claim_refused_by_a_wider_limit_writes_nothing_at_the_others_and_wakes
     let waits = tokio::spawn(store.acquire(heavy));
     let queued = async || members(&mut raw, "queue").await == [0, 0, 1];
     eventually("it waits", BOUND, queued).await;
-    let before = keys_but_of_processes(&mut raw).await;
+    let before = keys_except_of_processes(&mut raw).await;
 
     let mut monitor = Monitor::start(&server).await;
     let refused = store.acquire_all(claims("ann", [1, 9, 2]).into()).await;
@@ -92,6 +92,6 @@ async fn a_claim_refused_by_a_wider_limit_writes_nothing_at_the_others_and_wakes
         .collect();
     assert!(harmful.is_empty(), "{harmful:?}");
     assert_eq!(members(&mut raw, "held").await, [0, 0, 1]);
-    assert_eq!(keys_but_of_processes(&mut raw).await, before);
+    assert_eq!(keys_except_of_processes(&mut raw).await, before);
     assert!(!waits.is_finished());
 }

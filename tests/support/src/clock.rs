@@ -44,12 +44,12 @@ impl SteppedClock {
         RedisServer::with_environment(&[], &self.environment())
     }
 
-    /// Sets the wall clock off by this number of seconds from now on.
+    /// Sets the wall clock ahead by this number of seconds, or back if it is negative.
     pub fn set(&self, seconds: i64) {
         self.write(&seconds.to_ne_bytes());
     }
 
-    /// Sets both clocks ahead by this number of seconds from now on, as after a suspension of the machine.
+    /// Sets both clocks ahead by this number of seconds, as after a suspension of the machine.
     pub fn suspend(&self, seconds: i64) {
         self.write(&[seconds.to_ne_bytes(); 2].concat());
     }

@@ -62,15 +62,17 @@ pub async fn try_address(example: &mut Child) -> Option<String> {
     let mut lines = BufReader::new(stdout).lines();
     let first = timeout(BOUND, lines.next_line()).await.expect("in time");
     let first = first.expect("stdout is text")?;
-    let url = first.strip_prefix("listening on ").expect("it says where");
+    let url = first
+        .strip_prefix("listening on ")
+        .expect("it prints its address");
     Some(url.to_owned())
 }
 
 /// The path of an example. `cargo test` has built it. `cargo test --test NAME` builds no examples, so a missing example
 /// is built here, once.
 fn path(name: &str) -> PathBuf {
-    static ONE_LOOKS: Mutex<()> = Mutex::new(());
-    let _one = ONE_LOOKS.lock().expect("examples build");
+    static BUILD: Mutex<()> = Mutex::new(());
+    let _build = BUILD.lock().expect("examples build");
     let test = env::current_exe().expect("a test has a path");
     let profile = test.ancestors().nth(2).expect("it lies in PROFILE/deps");
     let example = profile.join(format!("examples/{name}{}", env::consts::EXE_SUFFIX));

@@ -22,8 +22,8 @@ pub const CHILD: &str = "a_process_of_the_fleet";
 
 const URL: &str = "FLEET_URL";
 const LEASE: &str = "FLEET_LEASE_MS";
-/// The number of attempts of a child's claim when the store fails.
-const AGAIN: usize = 5;
+/// How often a child retries a claim when the store fails.
+const RETRIES: usize = 5;
 /// Marks answers within the output of the test harness.
 const MARK: &str = "fleet: ";
 

@@ -19,7 +19,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// True for out-of-band data, and for the confirmation of a subscription.
+    /// Returns true for messages and other pushes, and for confirmations of subscriptions. RESP2 sends both as arrays.
     pub(crate) fn is_push(&self) -> bool {
         const KINDS: [&[u8]; 2] = [b"message", b"subscribe"];
         let Some(Reply::Bulk(kind)) = self.value.first() else {

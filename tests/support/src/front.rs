@@ -26,7 +26,7 @@ pub struct Front {
     port: u16,
     target: watch::Sender<Target>,
     lag: Lag,
-    door: JoinHandle<()>,
+    accepting: JoinHandle<()>,
 }
 
 /// The extra delay of data for replicas, in microseconds.
@@ -45,7 +45,7 @@ impl Front {
         let lag: Lag = Arc::new(AtomicU64::new(lag.as_micros() as u64));
         Self {
             port: address.port(),
-            door: tokio::spawn(accept(listener, target.clone(), Arc::clone(&lag))),
+            accepting: tokio::spawn(accept(listener, target.clone(), Arc::clone(&lag))),
             target,
             lag,
         }
@@ -74,7 +74,7 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         self.cut();
-        self.door.abort();
+        self.accepting.abort();
     }
 }
 
@@ -112,7 +112,7 @@ async fn forward(client: TcpStream, port: u16, lag: &AtomicU64) {
     }
 }
 
-/// Forwards the client's data, and notes if the client is a replica.
+/// Forwards the client's data. Sets `is_replica` if the client is a replica.
 async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_replica: &AtomicBool) {
     let mut buffer = vec![0; 65_536];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {

@@ -38,8 +38,8 @@ impl Ledger {
 
     fn take(&self, claim: &Claim) -> Result<Permit, AcquireError> {
         let units = claim.units()?;
-        let mut book = self.lock();
-        let page = book.entry(claim.key().clone()).or_default();
+        let mut pages = self.lock();
+        let page = pages.entry(claim.key().clone()).or_default();
         let held = page.granted - page.returned + 1;
         if held > units.limit() {
             let full = AcquireError::full(claim, held - 1);
@@ -56,7 +56,7 @@ impl Ledger {
         Ok(Permit::new(entry, [(claim, held)]))
     }
 
-    /// Counts are per key, whatever the policy.
+    /// The id of a key's semaphore, the same under every policy.
     pub fn id(&self, key: &Key) -> SemaphoreId {
         SemaphoreId::new((Arc::as_ptr(&self.0), key))
     }
@@ -84,8 +84,8 @@ impl Entry {
     /// Releases the permit. Returns true if it was still held.
     fn release_once(&self) -> bool {
         let was_held = !self.released.swap(true, Ordering::SeqCst);
-        let mut book = self.ledger.lock();
-        book.entry(self.key.clone()).or_default().returned += u32::from(was_held);
+        let mut pages = self.ledger.lock();
+        pages.entry(self.key.clone()).or_default().returned += u32::from(was_held);
         was_held
     }
 }

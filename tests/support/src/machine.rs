@@ -10,16 +10,16 @@ static MACHINE: Semaphore = Semaphore::const_new(MOST as usize);
 /// For a test that needs the machine alone. Only one such test of a binary runs at a time. Tests without this call may
 /// run beside it, because they must pass on a busy machine.
 pub async fn alone() -> SemaphorePermit<'static> {
-    taken(MOST).await
+    acquire(MOST).await
 }
 
 /// For a test that starts many servers and mostly waits for them. A few such tests run at a time, and never beside a
 /// test that is [`alone`].
 pub async fn beside_others() -> SemaphorePermit<'static> {
-    taken(1).await
+    acquire(1).await
 }
 
-async fn taken(shares: u32) -> SemaphorePermit<'static> {
-    let taken = MACHINE.acquire_many(shares).await;
-    taken.expect("it is never closed")
+async fn acquire(tests: u32) -> SemaphorePermit<'static> {
+    let permit = MACHINE.acquire_many(tests).await;
+    permit.expect("it is never closed")
 }

@@ -37,14 +37,14 @@ impl Call {
 }
 
 impl Monitor {
-    /// Begins to read.
+    /// Connects and starts `MONITOR`.
     pub async fn start(server: &RedisServer) -> Self {
         let mut raw = Raw::connect(server.port()).await;
         raw.cmd(&["MONITOR"]).await;
         Self(raw)
     }
 
-    /// The calls of scripts since the start or the last call of this function.
+    /// The calls of scripts since the start, or since this function was called last.
     pub async fn calls(&mut self, raw: &mut Raw) -> Vec<Call> {
         raw.cmd(&["ECHO", "end-of-calls"]).await;
         let mut calls = Vec::new();

@@ -45,7 +45,8 @@ pub struct Seen {
 pub struct Proxy {
     port: u16,
     wire: Arc<Wire>,
-    door: Mutex<Option<JoinHandle<()>>>,
+    /// The task that accepts connections; `None` while they are refused.
+    accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Proxy {
@@ -56,11 +57,11 @@ impl Proxy {
             .local_addr()
             .expect("a bound socket has an address");
         let wire = Arc::new(Wire::to(server.port()));
-        let door = tokio::spawn(accept(listener, Arc::clone(&wire)));
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&wire)));
         Self {
             port: address.port(),
             wire,
-            door: Mutex::new(Some(door)),
+            accepting: Mutex::new(Some(accepting)),
         }
     }
 
@@ -96,8 +97,8 @@ impl Proxy {
         self.wire.change(|faults| faults.hole = Hole::Replies);
     }
 
-    /// Swallows the replies to the next `count` matching commands, by name and arguments as sent. The connection ends
-    /// with each of them.
+    /// Swallows the replies to the next `count` matching commands, by name and arguments as sent. Each of them ends its
+    /// connection.
     pub fn drop_replies_to(
         &self,
         count: usize,
@@ -106,18 +107,18 @@ impl Proxy {
         self.wire.drop_replies_to(count, Box::new(matches));
     }
 
-    /// Withholds matching commands from the server from now on, by name and arguments. The connection ends with each of
-    /// them, once earlier commands are answered.
+    /// Withholds matching commands from the server from now on, by name and arguments. Each of them ends its
+    /// connection, once earlier commands are answered.
     pub fn cut_before(&self, matches: impl Fn(&[Vec<u8>]) -> bool + Send + 'static) {
         self.wire.cut_before(Box::new(matches));
     }
 
-    /// Sets whether Pub/Sub messages are swallowed on their way to subscribers.
+    /// With `true`, swallows Pub/Sub messages on their way to subscribers from now on.
     pub fn drop_messages(&self, on: bool) {
         self.wire.change(|faults| faults.drop_messages = on);
     }
 
-    /// Sets whether all Pub/Sub frames are swallowed, so that a subscription is never confirmed.
+    /// With `true`, swallows all Pub/Sub frames from now on, so that a subscription is never confirmed.
     pub fn drop_pushes(&self, on: bool) {
         self.wire.change(|faults| faults.drop_pushes = on);
     }
@@ -130,7 +131,7 @@ impl Proxy {
         });
     }
 
-    /// Sets whether each byte of a reply is written separately.
+    /// With `true`, writes each byte of a reply separately from now on.
     pub fn one_byte_replies(&self, on: bool) {
         self.wire.change(|faults| faults.one_byte_replies = on);
     }
@@ -147,10 +148,10 @@ impl Proxy {
 
     /// Refuses new connections and keeps the open ones. In effect once this function has returned.
     pub async fn refuse(&self) {
-        let door = self.take_door();
-        if let Some(door) = door {
-            door.abort();
-            let _ = door.await;
+        let accepting = self.take_accepting();
+        if let Some(accepting) = accepting {
+            accepting.abort();
+            let _ = accepting.await;
             // Another thread that starts a process may keep the socket open until the process runs.
             while TcpStream::connect(self.address()).await.is_ok() {
                 sleep(Duration::from_millis(1)).await;
@@ -166,8 +167,11 @@ impl Proxy {
     pub async fn accept(&self) {
         self.refuse().await;
         let listener = listen(self.port).await;
-        let door = tokio::spawn(accept(listener, Arc::clone(&self.wire)));
-        *self.door.lock().unwrap_or_else(PoisonError::into_inner) = Some(door);
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&self.wire)));
+        *self
+            .accepting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(accepting);
     }
 
     /// The commands that clients have sent, in order.
@@ -181,13 +185,13 @@ impl Proxy {
         self.log().iter().filter(named).count()
     }
 
-    /// Forgets the log.
+    /// Clears the log.
     pub fn clear_log(&self) {
         self.wire.clear_log();
     }
 
-    fn take_door(&self) -> Option<JoinHandle<()>> {
-        self.door
+    fn take_accepting(&self) -> Option<JoinHandle<()>> {
+        self.accepting
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take()
@@ -196,8 +200,8 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        if let Some(door) = self.take_door() {
-            door.abort();
+        if let Some(accepting) = self.take_accepting() {
+            accepting.abort();
         }
         self.kill(End::Close);
     }

@@ -24,6 +24,7 @@ pub use self::replicated::Replicated;
 pub use self::sentinels::{Sentinels, sentinel, sentinel_with};
 use crate::port::Port;
 
+/// The most attempts to start a server, each on another port.
 const TRIES: usize = 20;
 
 /// A placeholder in the arguments for a free port.
@@ -39,7 +40,7 @@ pub struct RedisServer {
     tls_port: Port,
     args: Vec<String>,
     environment: Vec<(String, String)>,
-    /// True if it has a configuration file, which the server may rewrite.
+    /// True if the server has a configuration file, which it may rewrite.
     is_configured: bool,
     folder: TempDir,
     running: Option<Running>,
@@ -83,12 +84,12 @@ impl RedisServer {
     }
 
     fn launched(args: &[&str], environment: &[(&str, String)], content: Option<&str>) -> Self {
-        let own = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
+        let owned = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
         let mut server = Self {
             port: Port::reserve(),
             tls_port: Port::reserve(),
             args: args.iter().map(ToString::to_string).collect(),
-            environment: environment.iter().map(own).collect(),
+            environment: environment.iter().map(owned).collect(),
             is_configured: content.is_some(),
             folder: TempDir::new().expect("a temporary folder can be made"),
             running: None,

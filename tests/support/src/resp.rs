@@ -123,21 +123,21 @@ impl Raw {
     /// If the server does not report it.
     pub async fn stat(&mut self, name: &str) -> u64 {
         let info = self.cmd(&["INFO", "stats"]).await;
-        let of_name = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok();
-        let number = info.text().lines().find_map(of_name);
-        number.expect("the server tells it")
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok();
+        let number = info.text().lines().find_map(value);
+        number.expect("the server reports it")
     }
 
     /// The number of members of a sorted set. Reading all members may stall the server.
     pub async fn zcard(&mut self, key: impl AsRef<[u8]>) -> usize {
-        let card: [&[u8]; 2] = [b"ZCARD", key.as_ref()];
-        self.cmd(&card).await.int() as usize
+        let command: [&[u8]; 2] = [b"ZCARD", key.as_ref()];
+        self.cmd(&command).await.int() as usize
     }
 
     /// The members of a sorted set with their scores, lowest first. Empty for a missing key.
     pub async fn zmembers(&mut self, key: impl AsRef<[u8]>) -> Vec<(Vec<u8>, f64)> {
-        let range: [&[u8]; 5] = [b"ZRANGE", key.as_ref(), b"0", b"-1", b"WITHSCORES"];
-        let reply = self.cmd(&range).await;
+        let command: [&[u8]; 5] = [b"ZRANGE", key.as_ref(), b"0", b"-1", b"WITHSCORES"];
+        let reply = self.cmd(&command).await;
         reply.array().chunks(2).map(member_and_score).collect()
     }
 

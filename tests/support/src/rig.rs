@@ -10,7 +10,7 @@ pub const BOUND: Duration = Duration::from_secs(20);
 /// Patterns for the keys of held units, waiters and their heartbeats.
 const LEFT: [&str; 3] = ["*:held", "*:queue", "*:alive"];
 
-/// See the module docs.
+/// A server, a proxy, a store, and a reader.
 pub struct Rig {
     pub server: RedisServer,
     pub proxy: Proxy,
@@ -56,7 +56,7 @@ impl Rig {
     }
 }
 
-/// The remaining sets, with their numbers of members.
+/// The sets that have members, each with its number of members.
 async fn all_left(raw: &mut Raw) -> Vec<(String, usize)> {
     let mut left = Vec::new();
     for pattern in LEFT {

@@ -23,6 +23,7 @@ pub enum Step {
 #[derive(Debug, Clone)]
 pub struct Script {
     steps: VecDeque<Step>,
+    /// True if the body reports its length and its end in advance.
     exact: bool,
 }
 

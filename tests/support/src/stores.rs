@@ -1,4 +1,5 @@
-//! Every kind of store, empty and ready.
+//! Every kind of store, empty and ready, and macros that make facts tests of each. A fact is a function that takes a
+//! store and asserts something about it.
 
 use std::sync::Arc;
 use tower_semaphore::{MemorySemaphore, Operate, Semaphore};
@@ -16,7 +17,7 @@ use {
     },
 };
 
-/// The traits that facts need.
+/// The traits of a store in facts.
 pub trait Operated: Semaphore + Operate {}
 
 impl<S: Semaphore + Operate> Operated for S {}
@@ -67,7 +68,7 @@ pub async fn connection(url: &str) -> redis::aio::MultiplexedConnection {
 pub async fn cluster() -> Store {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let cluster = CLUSTER.get_or_init(|| Cluster::of_pairs(3)).await;
-    let patient = patient_of_its_own();
+    let patient = separate_settings();
     Arc::new(connected(async || patient.clone().connect_cluster(cluster.urls()).await).await)
 }
 
@@ -77,7 +78,7 @@ pub async fn cluster() -> Store {
 pub async fn sentinel() -> Store {
     static SENTINELS: OnceCell<Sentinels> = OnceCell::const_new();
     let sentinels = SENTINELS.get_or_init(Sentinels::start).await;
-    let (patient, name) = (patient_of_its_own(), Sentinels::NAME);
+    let (patient, name) = (separate_settings(), Sentinels::NAME);
     Arc::new(
         connected(async || {
             patient
@@ -109,16 +110,16 @@ pub async fn connected(
     }
 }
 
-/// Settings of a store that shares its servers with other stores.
+/// Settings of a store that shares its servers with other stores: a separate prefix.
 #[cfg(feature = "redis")]
-fn patient_of_its_own() -> Builder {
+fn separate_settings() -> Builder {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let builder = RedisSemaphore::builder().prefix(format!("store-{number}:"));
     builder.timeout(Duration::from_secs(3))
 }
 
-/// Makes each of these functions a test of the store in memory and of the store in a single server.
+/// Makes each fact a test of the store in memory and of the store in a single server.
 #[macro_export]
 macro_rules! facts_of_two {
     ($($fact:ident)*) => {
@@ -127,7 +128,7 @@ macro_rules! facts_of_two {
     };
 }
 
-/// Makes each of these functions a test of each store that lists its holders.
+/// Makes each fact a test of each store that lists its holders.
 #[macro_export]
 macro_rules! facts_of_operators {
     ($($fact:ident)*) => {
@@ -137,7 +138,7 @@ macro_rules! facts_of_operators {
     };
 }
 
-/// Makes each of these functions a test of a store of this module in memory.
+/// Makes each fact a test of a store of this module in memory.
 #[macro_export]
 macro_rules! facts_in_memory {
     ($store:ident: $($fact:ident)*) => {
@@ -150,7 +151,7 @@ macro_rules! facts_in_memory {
     };
 }
 
-/// Makes each of these functions a test of each store.
+/// Makes each fact a test of each store.
 #[macro_export]
 macro_rules! facts {
     ($($fact:ident)*) => {
@@ -160,7 +161,7 @@ macro_rules! facts {
     };
 }
 
-/// Makes each of these functions a test of a store of this module in Redis.
+/// Makes each fact a test of a store of this module in a separate Redis server.
 #[macro_export]
 macro_rules! facts_over_redis {
     ($name:ident = $store:ident: $($fact:ident)*) => {
@@ -175,7 +176,7 @@ macro_rules! facts_over_redis {
     };
 }
 
-/// Makes each of these functions a test of a store of this module whose servers are shared.
+/// Makes each fact a test of a store of this module whose servers are shared.
 #[macro_export]
 macro_rules! facts_over_shared {
     ($store:ident: $($fact:ident)*) => {

@@ -84,7 +84,7 @@ impl Semaphore for Uncalled {
     }
 }
 
-/// A store that is reachable at times.
+/// A store that is unreachable while its flag is set.
 #[derive(Clone, Default)]
 pub struct Flaky(Arc<AtomicBool>, MemorySemaphore);
 
@@ -107,7 +107,7 @@ impl Semaphore for Flaky {
     }
 }
 
-/// A store in which every claim waits, and which counts the waiters.
+/// A store in which every claim waits. It counts the waiters, and all claims so far.
 #[derive(Clone, Default)]
 pub struct Slow(Arc<(AtomicUsize, AtomicUsize)>);
 
@@ -116,7 +116,7 @@ impl Slow {
         self.0.0.load(Ordering::SeqCst)
     }
 
-    /// The number of claims in all.
+    /// The number of claims so far.
     pub fn acquires(&self) -> usize {
         self.0.1.load(Ordering::SeqCst)
     }
@@ -142,8 +142,8 @@ impl Drop for Waiter {
     }
 }
 
-/// A store that grants everything until it is closed, and loses the last permit when a test calls [`lose`](Self::lose).
-/// Tokens count the permits.
+/// A store that grants everything until it is closed. With [`lose`](Self::lose) a test ends the last permit. Tokens count
+/// the permits.
 #[derive(Clone, Default)]
 pub struct Fickle(Arc<Mutex<Last>>);
 
@@ -197,7 +197,7 @@ impl Semaphore for Fickle {
     }
 }
 
-/// A grant that the store can lose.
+/// A grant that the store can lose, and its token.
 struct Lent(Arc<Loss>, u64);
 
 impl Grant for Lent {
@@ -239,6 +239,7 @@ impl Grant for Lent {
 pub struct Remote(Arc<Server>);
 
 struct Server {
+    /// True if responses must wait for the answers to releases.
     is_full: bool,
     released: AtomicUsize,
     is_answering: watch::Sender<bool>,

@@ -8,11 +8,11 @@ use tokio::time::{Instant, sleep, timeout};
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The bound for one check of a condition.
-const LOOK: Duration = Duration::from_secs(60);
+const CHECK: Duration = Duration::from_secs(60);
 
 /// Checks `condition` every 5 ms until it is `true`.
 ///
-/// The condition is checked once more after the bound, so that a slow machine gets a last chance.
+/// After the bound the condition is checked once more, because a busy machine may have delayed this task.
 ///
 /// # Panics
 ///
@@ -30,7 +30,7 @@ pub async fn eventually(what: &str, bound: Duration, mut condition: impl AsyncFn
     let end = Instant::now() + bound;
     loop {
         let last = Instant::now() >= end;
-        if within(what, LOOK, condition()).await {
+        if within(what, CHECK, condition()).await {
             return;
         }
         assert!(!last, "not within {bound:?}: {what}");
@@ -54,8 +54,8 @@ pub async fn within<T>(what: &str, bound: Duration, future: impl Future<Output =
     ended.unwrap_or_else(|_| panic!("not within {bound:?}: {what}"))
 }
 
-/// Retries an acquire until it is granted. It must be granted at `end`, in milliseconds of the server's clock, and not
-/// before.
+/// Calls `granted`, which tries an acquire, until it is true. That must be at `end`, in milliseconds of the server's
+/// clock, and not before.
 ///
 /// # Panics
 ///
@@ -75,7 +75,8 @@ pub async fn granted_at(end: i64, raw: &mut Raw, mut granted: impl AsyncFnMut() 
     }
 }
 
-/// Repeats a round that other programs on the machine can spoil, until one passes. So it finds only bugs that show in every round.
+/// Repeats a round that other programs on the machine can spoil, until a round passes. So it finds only bugs that show
+/// in every round.
 ///
 /// # Panics
 ///

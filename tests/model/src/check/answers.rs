@@ -2,7 +2,7 @@
 
 use super::{
     Checked, View, fair, is_live,
-    queue::{is_stuck, may_stop},
+    queue::{has_dead_head, has_reached_bound},
     revoked,
 };
 use crate::{
@@ -19,32 +19,33 @@ pub(super) fn by_claim<'a>(
     effect: &'a Effect,
 ) -> impl Iterator<Item = (&'a [Item], &'a Answer)> {
     let claims = call
-        .shares
+        .groups
         .iter()
-        .flat_map(move |share| claims(call, share));
+        .flat_map(move |group| claims(call, group));
     claims.zip(&effect.answers)
 }
 
-fn claims<'a>(call: &Call, share: &'a [Item]) -> impl Iterator<Item = &'a [Item]> + use<'a> {
+/// The claims in a group: the whole group of an acquire, each item of another call.
+fn claims<'a>(call: &Call, group: &'a [Item]) -> impl Iterator<Item = &'a [Item]> + use<'a> {
     let size = match call.verb {
         Verb::Acquire => usize::MAX,
         _ => 1,
     };
-    share.chunks(size)
+    group.chunks(size)
 }
 
-/// Returns true if no later claim of the call names the same semaphores. A later claim may change the outcome of an
-/// earlier one.
-fn is_last(call: &Call, items: &[Item]) -> bool {
-    let all = call.shares.iter().flat_map(|share| claims(call, share));
+/// Returns true if no later claim of the call names the same semaphores, so that the state after the call matches the
+/// answer to this claim.
+fn is_final(call: &Call, items: &[Item]) -> bool {
+    let all = call.groups.iter().flat_map(|group| claims(call, group));
     let later = all.skip_while(|other| *other != items).skip(1).flatten();
-    let is_of = |other: &Item| items.iter().any(|item| item.key == other.key);
-    !later.into_iter().any(is_of)
+    let shares_key = |other: &Item| items.iter().any(|item| item.key == other.key);
+    !later.into_iter().any(shares_key)
 }
 
-pub(super) fn tell_the_truth(call: &Call, effect: &Effect, max_advanced: usize) -> Checked {
+pub(super) fn match_the_state(call: &Call, effect: &Effect, max_advanced: usize) -> Checked {
     for (items, answer) in by_claim(call, effect) {
-        let is_final = is_last(call, items);
+        let is_final = is_final(call, items);
         let views: Vec<_> = items
             .iter()
             .map(|item| (*item, View::new(call, effect, item.key)))
@@ -69,6 +70,7 @@ pub(super) fn tell_the_truth(call: &Call, effect: &Effect, max_advanced: usize) 
     Ok(())
 }
 
+/// The items of a claim, each with the view of its semaphore.
 type Views<'a> = [(Item, View<'a>)];
 
 fn is_unit(call: &Call, views: &Views<'_>, is_held: bool) -> bool {
@@ -93,19 +95,20 @@ fn is_revoked(views: &Views<'_>, level: u8, is_final: bool) -> bool {
     is_known && (!is_final || all.all(|(item, view)| has_nothing(view, item.unit)))
 }
 
-/// All units are held until the same end.
-fn lasts(view: &View<'_>, id: Unit, end: i64) -> bool {
+/// Returns true if all units are held until this end.
+fn is_held_until(view: &View<'_>, id: Unit, end: i64) -> bool {
     id.all().all(|unit| view.after.held.get(unit) == Some(end))
 }
 
+/// Returns true if the permit neither holds units nor waits here.
 fn is_gone(view: &View<'_>, id: Unit) -> bool {
     let waits = view.after.queue.get(id).is_some() || view.after.alive.get(id).is_some();
     let mut units = id.all();
     !waits && !units.any(|unit| view.after.held.get(unit).is_some())
 }
 
-/// Returns true if a refused claim has nothing here. If the first unit of the permit was released before, its other
-/// units may still be held, because they are released later.
+/// Returns true if a refused claim has nothing left here. If the first unit of the permit was released before, its
+/// other units may still be held, because they are released later.
 fn has_nothing(view: &View<'_>, id: Unit) -> bool {
     let was_held = is_live(view.before.held.get(id));
     let (before, after) = (&view.before.held, &view.after.held);
@@ -125,7 +128,7 @@ fn is_whole(view: &View<'_>, id: Unit) -> bool {
     })
 }
 
-/// The claims that waited before the call, or wait after it.
+/// The waiters before the call, and those after it, with their scores.
 fn queued(view: &View<'_>) -> impl Iterator<Item = (Unit, i64)> {
     let queues = [view.before, view.after].map(|semaphore| semaphore.queue.items.iter().copied());
     queues.into_iter().flatten()
@@ -204,16 +207,17 @@ fn is_queued(views: &Views<'_>, answer: &Answer, is_final: bool, max_advanced: u
     };
     let mut narrower = views[..at].iter();
     let mut wider = views[at + 1..].iter();
-    let is_only_here = narrower.all(|(item, view)| lasts(view, item.unit, ALIVE))
+    let is_only_here = narrower.all(|(item, view)| is_held_until(view, item.unit, ALIVE))
         && wider.all(|(item, view)| is_gone(view, item.unit));
     let last = view.after.token.map_or(-1, |(token, _)| token);
-    let is_here = is_here(item, view, (*arrival, *recheck), max_advanced);
-    !is_final || is_only_here && is_here && *last_token == last
+    let is_placed = has_its_position(item, view, (*arrival, *recheck), max_advanced);
+    !is_final || is_only_here && is_placed && *last_token == last
 }
 
-/// The claim is at its position. The head's answer has the time until the first lease ends, or 0 if the call could not
-/// do more, so that it polls at once. The same holds for all waiters behind a dead head.
-fn is_here(
+/// The claim is at its position, and polls again in time. The head's answer has the time until the first lease ends, or
+/// 0 if the call has reached its bound, so that the head polls at once. The same holds for all waiters behind a dead
+/// head.
+fn has_its_position(
     item: &Item,
     view: &View<'_>,
     (arrival, recheck): (i64, Option<i64>),
@@ -221,16 +225,16 @@ fn is_here(
 ) -> bool {
     let head = view.after.queue.items.first().map(|(id, _)| *id);
     let first = view.after.held.live().map(|(_, end)| end).min();
-    let is_due = match may_stop(view, max_advanced) {
+    let is_due = match has_reached_bound(view, max_advanced) {
         true => recheck == Some(0),
         false => recheck == Some(first.unwrap_or_default()),
     };
     let head_start = item.wait.map_or(0, |wait| wait.head_start);
     match view.after.queue.get(item.unit) {
         Some(score) if score + head_start != arrival => false,
-        Some(_) if head == Some(item.unit) || is_stuck(view) => is_due,
+        Some(_) if head == Some(item.unit) || has_dead_head(view) => is_due,
         Some(_) => recheck.is_none(),
-        // It was granted while the call went on, and it polls at once for the next level.
-        None => lasts(view, item.unit, LEASE) && recheck == Some(0),
+        // A later claim of the call has granted it this level, and it polls at once for the next level.
+        None => is_held_until(view, item.unit, LEASE) && recheck == Some(0),
     }
 }

@@ -1,4 +1,5 @@
-//! A fair queue: start tags of waiters, and finish tags of flows.
+//! A fair queue: start tags of waiters, and finish tags of flows. `max_looked` is how many waiters a call looks at when
+//! it moves waiters up.
 
 use super::{Checked, View};
 use crate::{call::Item, server::violated, unit::Unit};
@@ -29,9 +30,9 @@ pub(super) fn latest(view: &View<'_>, item: &Item) -> i64 {
     starts(view, item).1
 }
 
-/// Returns true if the call names one unit, and this semaphore has it.
+/// Returns true if the call names one unit only, and for this semaphore.
 fn is_simple(view: &View<'_>) -> bool {
-    view.items.len() == 1 && view.call.shares.len() == 1
+    view.items.len() == 1 && view.call.groups.len() == 1
 }
 
 /// The claims that waited before the call and wait after it, without this one.
@@ -40,7 +41,8 @@ fn others<'a>(view: &'a View<'_>, own: Unit) -> impl Iterator<Item = (Unit, i64)
     waiting.filter(move |(id, _)| *id != own && view.before.queue.get(*id).is_some())
 }
 
-/// The earliest and the latest start of a claim. The dead may be removed before it, after it, or each in its turn.
+/// The earliest and the latest start of a claim. They differ because dead waiters may be removed before the claim joins
+/// or after it.
 fn starts(view: &View<'_>, item: &Item) -> (i64, i64) {
     let others = others(view, item.unit);
     let mut scores = others.clone().map(|(_, score)| score);
@@ -68,7 +70,7 @@ fn starts(view: &View<'_>, item: &Item) -> (i64, i64) {
     (free(least), free(most))
 }
 
-/// The earliest and the latest finish of a flow: after the waiters that leave it have left, and before.
+/// The earliest and the latest finish of a flow: without the waiters that have left, and with them.
 fn finishes(view: &View<'_>, flow: u8) -> (i64, i64) {
     let Some(finish) = view.before.finish(flow) else {
         return (i64::MIN, i64::MIN);
@@ -78,7 +80,7 @@ fn finishes(view: &View<'_>, flow: u8) -> (i64, i64) {
 }
 
 /// The waiters of a flow that have left without a grant.
-fn gone(view: &View<'_>, flow: u8) -> Vec<Unit> {
+fn departed(view: &View<'_>, flow: u8) -> Vec<Unit> {
     let granted = view.granted();
     let waited = view.before.queue.items.iter().map(|(id, _)| *id);
     let gone = waited.filter(|id| {
@@ -90,7 +92,7 @@ fn gone(view: &View<'_>, flow: u8) -> Vec<Unit> {
 /// The new tags of a flow's remaining waiters, and the flow's finish if a waiter has left. From the first gap on, each
 /// waiter moves to the finish of the waiter before it, but not before the virtual time.
 fn moved(view: &View<'_>, flow: u8) -> (Vec<(Unit, i64)>, Option<i64>) {
-    let gone = gone(view, flow);
+    let gone = departed(view, flow);
     let time = view.before.last_arrival.unwrap_or(i64::MIN);
     let (mut moved, mut slot) = (Vec::new(), None);
     let own = view.before.queue.items.iter();
@@ -127,7 +129,7 @@ pub(super) fn tag(view: &View<'_>, id: Unit, max_looked: usize) -> Option<(i64, 
 /// Returns true if the call has looked at all waiters behind those that left.
 fn has_looked(view: &View<'_>, max_looked: usize) -> bool {
     let flows = view.before.finishes.iter().map(|(flow, _)| *flow);
-    let gone: usize = flows.map(|flow| gone(view, flow).len()).sum();
+    let gone: usize = flows.map(|flow| departed(view, flow).len()).sum();
     gone * view.before.queue.items.len() < max_looked
 }
 
@@ -145,11 +147,11 @@ pub(super) fn has_its_tags(view: &View<'_>, max_looked: usize) -> Checked {
         return violated("T", format!("tags outlive the queue: {after:?}"));
     }
     let scores: Vec<_> = after.queue.items.iter().map(|(_, score)| *score).collect();
-    let has_one = |pair: &[i64]| pair[0] < pair[1];
-    if !scores.windows(2).all(has_one) || after.finish(0).is_none() {
+    let are_distinct = |pair: &[i64]| pair[0] < pair[1];
+    if !scores.windows(2).all(are_distinct) || after.finish(0).is_none() {
         return violated(
             "F5",
-            format!("two have one tag, or one is missing: {after:?}"),
+            format!("two waiters share a tag, or a tag is missing: {after:?}"),
         );
     }
     let joined = |(id, _): &&(Unit, i64)| view.before.queue.get(*id).is_none();
@@ -157,16 +159,20 @@ pub(super) fn has_its_tags(view: &View<'_>, max_looked: usize) -> Checked {
     let time = after.last_arrival.unwrap_or(i64::MAX);
     let is_past = |(flow, finish): &(u8, i64)| *finish <= time && *flow > 0;
     if joined.is_some() && after.finishes.iter().any(is_past) {
-        return violated("T", format!("a tag is kept that nobody needs: {after:?}"));
+        return violated("T", format!("an unneeded tag is kept: {after:?}"));
     }
     match is_simple(view) || joined.is_none() {
-        true => finish_rightly(view, joined, max_looked),
+        true => flows_finish_in_time(view, joined, max_looked),
         false => Ok(()),
     }
 }
 
 /// A flow finishes when its last waiter does, unless that waiter has left.
-fn finish_rightly(view: &View<'_>, joined: Option<&(Unit, i64)>, max_looked: usize) -> Checked {
+fn flows_finish_in_time(
+    view: &View<'_>,
+    joined: Option<&(Unit, i64)>,
+    max_looked: usize,
+) -> Checked {
     let (before, after) = (view.before, view.after);
     for (flow, finish) in &after.finishes {
         let own = joined.filter(|(id, _)| id.flow == *flow);
@@ -183,7 +189,7 @@ fn finish_rightly(view: &View<'_>, joined: Option<&(Unit, i64)>, max_looked: usi
                 (least.max(time), most.max(time))
             }
             // Without a join, only a waiter of the flow that leaves can move the finish back.
-            None if gone(view, *flow).len() == 1 && has_looked(view, max_looked) => {
+            None if departed(view, *flow).len() == 1 && has_looked(view, max_looked) => {
                 let (least, most) = finishes(view, *flow);
                 (least, most.min(least + TAKEN))
             }

@@ -28,8 +28,8 @@ pub(super) fn in_their_order(view: &View<'_>) -> Checked {
         let at = position(view, id);
         let waited = view.before.queue.get(id).is_some();
         let passed = view.waiters().find(|(waiter, arrival)| {
-            // A claim that joined by a later claim of this call came later. So did a waiter that was dead before the
-            // call, although it may take its old position.
+            // A waiter that the call names later came later. So did a waiter that had left the queue as dead before the
+            // call, although it may take its old position again.
             let was_there = view.before.queue.get(*waiter).is_some();
             let is_first = at.is_some() && position(view, *waiter) < at && !waited;
             (was_there || is_first) && own.is_none_or(|own| *arrival < own)
@@ -41,7 +41,7 @@ pub(super) fn in_their_order(view: &View<'_>) -> Checked {
     Ok(())
 }
 
-/// The arrival of a permit less its head start. `None` if the arrival is unknown, so that it is now, after all others.
+/// The arrival of a permit less its head start. `None` if it arrives now, after all others.
 fn arrival(view: &View<'_>, id: Unit) -> Option<i64> {
     let waits = || view.item(id)?.wait;
     let rejoined = || {

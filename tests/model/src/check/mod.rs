@@ -1,5 +1,6 @@
 //! The invariants of one call: its allowed changes, and its required answers. They follow from the headers of the
-//! scripts and the promises of the store, not from the code of the scripts.
+//! scripts and the promises of the store, not from the code of the scripts. The first argument of `violated` is the
+//! invariant's name in the table of the crate's docs.
 
 mod answers;
 mod fair;
@@ -28,44 +29,43 @@ type Checked = Result<(), Violation>;
 ///
 /// Returns the first invariant that does not hold.
 pub fn check(call: &Call, effect: &Effect, max_advanced: usize) -> Checked {
-    storage::first_write_frees(effect)?;
+    storage::first_write_needs_no_memory(effect)?;
     if is_answered_late(effect) != call.is_late() {
         return violated(
             "S5",
-            "a call is late although it is not, or the other way round",
+            "a call in time is answered as late, or a late call is answered otherwise",
         );
     }
     if call.is_late() {
-        return late(effect);
+        return late_call_changes_nothing(effect);
     }
     for key in 0..effect.before.len() as u8 {
         let view = View::new(call, effect, key);
         storage::keys_expire(&view)?;
-        if revoked::is_forged(&view) {
+        if revoked::found_no_permit(&view) {
             revoked::changes_nothing(&view)?;
             continue;
         }
-        revoked::is_remembered(&view)?;
+        revoked::removes_and_records(&view)?;
         others::untouched(&view)?;
         grants::within_the_limit(&view)?;
         grants::in_their_order(&view)?;
         grants::whole_and_not_too_long(&view)?;
         queue::has_its_order(&view, max_advanced)?;
         fair::has_its_tags(&view, max_advanced)?;
-        queue::is_bounded(&view)?;
+        queue::keeps_its_bound(&view)?;
         queue::moves_on(&view, max_advanced)?;
         queue::notifies(&view, max_advanced)?;
     }
-    revoked::gets_nothing(call, effect)?;
-    answers::tell_the_truth(call, effect, max_advanced)
+    revoked::acquires_nothing(call, effect)?;
+    answers::match_the_state(call, effect, max_advanced)
 }
 
 fn is_answered_late(effect: &Effect) -> bool {
     effect.answers.contains(&Answer::Late)
 }
 
-/// A call that comes after its deadline changes nothing.
-fn late(effect: &Effect) -> Checked {
+fn late_call_changes_nothing(effect: &Effect) -> Checked {
     match effect.before == effect.after && effect.wakes.is_empty() {
         true => Ok(()),
         false => violated("S5", "a call changes something after its deadline"),
@@ -118,11 +118,13 @@ impl<'a> View<'a> {
         queue.filter(|(id, _)| is_live(alive.get(*id)))
     }
 
+    /// The units held after the call.
     fn used(&self) -> i64 {
         self.after.held.live().count() as i64
     }
 }
 
+/// Returns true if an end lies ahead.
 fn is_live(end: Option<i64>) -> bool {
     end.is_some_and(|end| end > 0)
 }
@@ -131,9 +133,9 @@ fn is_live(end: Option<i64>) -> bool {
 pub fn tokens(call: &Call, effect: &Effect) -> Vec<(u8, i64)> {
     let mut tokens = Vec::new();
     for wake in &effect.wakes {
-        // A waiter waits at a level of its claim, so its unit identifies the semaphore.
+        // Each level of a claim is for one semaphore, so client and level identify the waiter's semaphore.
         let is_its = |unit: &Unit| unit.client == wake.client && unit.level == wake.level;
-        let keys = effect.before.iter().position(|semaphore| {
+        let queued_at = effect.before.iter().position(|semaphore| {
             let mut waiters = semaphore.queue.items.iter();
             waiters.any(|(unit, _)| is_its(unit))
         });
@@ -141,16 +143,16 @@ pub fn tokens(call: &Call, effect: &Effect) -> Vec<(u8, i64)> {
             .items()
             .find(|item| is_its(&item.unit))
             .map(|item| item.key);
-        let key = named.or(keys.map(|key| key as u8));
+        let key = named.or(queued_at.map(|key| key as u8));
         tokens.extend(key.zip(wake.token));
     }
     if call.is_acquire() {
-        tokens.extend(answered(call, effect));
+        tokens.extend(answered_tokens(call, effect));
     }
     tokens
 }
 
-fn answered<'a>(call: &'a Call, effect: &'a Effect) -> impl Iterator<Item = (u8, i64)> + 'a {
+fn answered_tokens<'a>(call: &'a Call, effect: &'a Effect) -> impl Iterator<Item = (u8, i64)> + 'a {
     answers::by_claim(call, effect).flat_map(|(items, answer)| {
         let granted = match answer {
             Answer::Granted(granted) => &granted[..],
@@ -163,7 +165,8 @@ fn answered<'a>(call: &'a Call, effect: &'a Effect) -> impl Iterator<Item = (u8,
     })
 }
 
-/// Checks a call of the clock's script. Returns the highest time, which the script answers and stores.
+/// Checks a call of the clock's script. Returns the highest time that the script answers and stores, in microseconds
+/// from now.
 ///
 /// # Errors
 ///

@@ -33,6 +33,7 @@ pub(super) fn untouched(view: &View<'_>) -> Checked {
     released(view)
 }
 
+/// Returns true if an end has stayed, or was moved back to one lease.
 fn is_kept(before: i64, after: Option<i64>) -> bool {
     after == Some(before) || before > LEASE && after == Some(LEASE)
 }
@@ -41,13 +42,13 @@ fn is_held(view: &View<'_>, id: Unit) -> bool {
     id.all().all(|unit| is_live(view.after.held.get(unit)))
 }
 
-/// A refresh moves the ends of the units that it names if those have not passed, and changes nothing else.
+/// A refresh moves the unexpired ends of the units that it names, and changes nothing else.
 fn refreshed(view: &View<'_>) -> Checked {
     let (before, after) = (view.before, view.after);
     if (&before.queue, &before.alive) != (&after.queue, &after.alive) {
         return violated(
             "S4",
-            format!("a refresh in the queue: {before:?} {after:?}"),
+            format!("a refresh changes the queue: {before:?} {after:?}"),
         );
     }
     let ends = before

@@ -14,6 +14,7 @@ use crate::{
 /// that its head start or its reported arrival gives it. Each poll is a heartbeat.
 pub(super) fn has_its_order(view: &View<'_>, max_looked: usize) -> Checked {
     for (id, score) in &view.after.queue.items {
+        // `None` means any score behind all other waiters.
         let expected = match (view.before.queue.get(*id), view.item(*id)) {
             (Some(_), _) => {
                 let tags = fair::tag(view, *id, max_looked);
@@ -32,7 +33,7 @@ pub(super) fn has_its_order(view: &View<'_>, max_looked: usize) -> Checked {
         };
         let is_right = match expected {
             Some(expected) => *score == expected,
-            None => is_last(view, *id, *score),
+            None => comes_last(view, *id, *score),
         };
         if !is_right {
             return violated("F1", format!("{id} has {score}: {:?}", view.before));
@@ -45,18 +46,17 @@ pub(super) fn has_its_order(view: &View<'_>, max_looked: usize) -> Checked {
     Ok(())
 }
 
-/// Returns true if a new waiter comes after all earlier waiters. With a head start the comparison uses its arrival
-/// instead of its score.
-fn is_last(view: &View<'_>, id: Unit, score: i64) -> bool {
-    let head_start = view.item(id).and_then(|item| item.wait);
-    let arrival = score + head_start.map_or(0, |wait| wait.head_start);
+/// Returns true if a new waiter has arrived after all earlier waiters. Its head start does not count.
+fn comes_last(view: &View<'_>, id: Unit, score: i64) -> bool {
+    let wait = view.item(id).and_then(|item| item.wait);
+    let arrival = score + wait.map_or(0, |wait| wait.head_start);
     let known = view.before.last_arrival;
     let others = view.before.queue.items.iter().map(|(_, score)| *score);
     arrival >= 0 && others.chain(known).all(|other| arrival > other)
 }
 
 /// **F3** A claim joins only if fewer waiters come before it than it allows. A full queue has no dead waiters.
-pub(super) fn is_bounded(view: &View<'_>) -> Checked {
+pub(super) fn keeps_its_bound(view: &View<'_>) -> Checked {
     let joined = view
         .items
         .iter()
@@ -82,12 +82,12 @@ pub(super) fn is_bounded(view: &View<'_>) -> Checked {
 
 /// Returns true if the call names `other` after `id`.
 fn is_later(view: &View<'_>, id: Unit, other: Unit) -> bool {
-    let place = |id| view.items.iter().position(|item| item.unit == id);
-    place(other).is_some_and(|other| Some(other) > place(id))
+    let position = |id| view.items.iter().position(|item| item.unit == id);
+    position(other).is_some_and(|other| Some(other) > position(id))
 }
 
-/// **W** After an acquire or a release, no waiter waits that fits, and the head is alive, unless the call has advanced
-/// as far as it may. A claim does not look at the levels behind the one where it waits or is refused.
+/// **W** After an acquire or a release the head is alive and does not fit, unless the call has reached its bound. A
+/// claim does not look at the levels behind the one where it waits or is refused.
 pub(super) fn moves_on(view: &View<'_>, max_advanced: usize) -> Checked {
     let Some((head, _)) = view.after.queue.items.first() else {
         return Ok(());
@@ -95,18 +95,18 @@ pub(super) fn moves_on(view: &View<'_>, max_advanced: usize) -> Checked {
     if view.call.verb == Verb::Refresh || !is_served(view) {
         return Ok(());
     }
-    if is_stuck(view) && may_stop(view, max_advanced) {
+    if has_dead_head(view) && has_reached_bound(view, max_advanced) {
         return Ok(());
     }
-    if is_stuck(view) {
+    if has_dead_head(view) {
         return violated("W", format!("{head} is dead: {:?}", view.after));
     }
     let fits = view.used() + i64::from(head.weight) <= i64::from(head.limit);
     // A call that may grant no more makes the head poll, by a message or by its answer.
     let is_its =
         |wake: &Wake| (wake.client, wake.level, wake.token) == (head.client, head.level, None);
-    let is_told = view.effect.wakes.iter().any(is_its) || view.item(*head).is_some();
-    match fits && !(may_stop(view, max_advanced) && is_told) {
+    let polls = view.effect.wakes.iter().any(is_its) || view.item(*head).is_some();
+    match fits && !(has_reached_bound(view, max_advanced) && polls) {
         true => violated(
             "W",
             format!("{head} waits beside free room: {:?}", view.after),
@@ -115,7 +115,7 @@ pub(super) fn moves_on(view: &View<'_>, max_advanced: usize) -> Checked {
     }
 }
 
-/// Returns true if the call has reached this semaphore.
+/// Returns true if the call has acquired or released something at this semaphore, or tried to.
 fn is_served(view: &View<'_>) -> bool {
     let mut claims = by_claim(view.call, view.effect);
     claims.any(|(levels, answer)| {
@@ -137,19 +137,19 @@ fn had_something(view: &View<'_>, item: &Item) -> bool {
     item.key == view.key && is_there
 }
 
-/// Returns true if the head of the queue is dead.
-pub(super) fn is_stuck(view: &View<'_>) -> bool {
+pub(super) fn has_dead_head(view: &View<'_>) -> bool {
     let head = view.after.queue.items.first();
     head.is_some_and(|(head, _)| !is_live(view.after.alive.get(*head)))
 }
 
 /// Returns true if the call has reached its bound for granted units plus removed dead waiters.
-pub(super) fn may_stop(view: &View<'_>, max_advanced: usize) -> bool {
+pub(super) fn has_reached_bound(view: &View<'_>, max_advanced: usize) -> bool {
     let views =
         (0..view.effect.before.len()).map(|key| View::new(view.call, view.effect, key as u8));
     views.map(|view| advanced(&view)).sum::<usize>() >= max_advanced
 }
 
+/// How many units the call has granted, plus how many dead waiters it has removed.
 fn advanced(view: &View<'_>) -> usize {
     let granted = view.granted();
     let is_dead = |id: &Unit| !is_live(view.before.alive.get(*id)) && !granted.contains(id);
@@ -159,8 +159,8 @@ fn advanced(view: &View<'_>) -> usize {
     weights.sum::<usize>() + gone.filter(is_dead).count()
 }
 
-/// **F4** Exactly the waiters that a call grants are notified, and the head if its poll can grant more. The claims of
-/// the call may be notified too.
+/// **F4** A call notifies exactly the waiters that it grants, and the head if the head's poll can grant more. Claims of
+/// the call are answered, and may be notified too.
 pub(super) fn notifies(view: &View<'_>, max_advanced: usize) -> Checked {
     let granted = view.granted();
     for id in granted.iter().filter(|id| view.item(**id).is_none()) {
@@ -171,10 +171,10 @@ pub(super) fn notifies(view: &View<'_>, max_advanced: usize) -> Checked {
             return violated("F4", format!("{id}: {:?}", view.effect.wakes));
         }
     }
-    let heads = view.effect.before.len();
+    let keys = view.effect.before.len();
     for wake in &view.effect.wakes {
         let is_it = |unit: &Unit| (unit.client, unit.level) == (wake.client, wake.level);
-        let views = (0..heads).map(|key| View::new(view.call, view.effect, key as u8));
+        let views = (0..keys).map(|key| View::new(view.call, view.effect, key as u8));
         let mut is_due = views.map(|view| match wake.token {
             Some(_) => {
                 let held = |unit: Unit| is_it(&unit) && is_live(view.after.held.get(unit));
@@ -183,12 +183,12 @@ pub(super) fn notifies(view: &View<'_>, max_advanced: usize) -> Checked {
                 waiting.chain(joining.map(|item| item.unit)).any(held)
             }
             None => {
-                // A claim of the call may have joined before it since.
+                // A claim of the call may have joined before the notified head.
                 let mut others = view.after.queue.items.iter();
                 let head = others.find(|(unit, _)| view.item(*unit).is_none());
                 let is_there = head.is_some_and(|(unit, _)| is_it(unit));
                 let calls = view.items.iter().any(|item| is_it(&item.unit));
-                (is_there || calls) && may_stop(&view, max_advanced)
+                (is_there || calls) && has_reached_bound(&view, max_advanced)
             }
         });
         if !is_due.any(|is_due| is_due) {

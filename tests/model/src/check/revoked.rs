@@ -10,8 +10,8 @@ use crate::{
     unit::{Permit, Unit},
 };
 
-/// Returns true if the call is a revocation that finds nothing.
-pub(super) fn is_forged(view: &View<'_>) -> bool {
+/// Returns true if the call is a revocation whose id names no permit.
+pub(super) fn found_no_permit(view: &View<'_>) -> bool {
     view.call.verb == Verb::Revoke && view.effect.answers == [Answer::Is(false)]
 }
 
@@ -19,11 +19,11 @@ pub(super) fn is_forged(view: &View<'_>) -> bool {
 pub(super) fn changes_nothing(view: &View<'_>) -> Checked {
     let named = view.items.iter().map(|item| item.unit);
     let is_there = named.into_iter().any(|unit| is_there(view, unit));
-    let is_told = !view.effect.wakes.is_empty() || !view.effect.revoked.is_empty();
-    match is_there || is_told || cleared(view.before) != cleared(view.after) {
+    let has_sent = !view.effect.wakes.is_empty() || !view.effect.revoked.is_empty();
+    match is_there || has_sent || cleared(view.before) != cleared(view.after) {
         true => violated(
             "R",
-            format!("for nothing: {:?} {:?}", view.before, view.after),
+            format!("nothing to revoke: {:?} {:?}", view.before, view.after),
         ),
         false => Ok(()),
     }
@@ -48,7 +48,7 @@ pub(super) fn is_there(view: &View<'_>, id: Unit) -> bool {
 
 /// A revoked permit is gone, its revocation is stored for its time, and its owner is notified. No call removes the
 /// revocation earlier.
-pub(super) fn is_remembered(view: &View<'_>) -> Checked {
+pub(super) fn removes_and_records(view: &View<'_>) -> Checked {
     let (before, after) = (view.before, view.after);
     let is_here = view.call.verb == Verb::Revoke && !view.items.is_empty();
     let named = view.items.iter().filter(|_| is_here);
@@ -61,16 +61,16 @@ pub(super) fn is_remembered(view: &View<'_>) -> Checked {
     expected.extend(taken.iter().map(|unit| (unit.permit(), REMEMBER)));
     expected.sort_unstable();
     if after.revoked != expected {
-        return violated("R", format!("{expected:?} is not remembered: {after:?}"));
+        return violated("R", format!("{expected:?} is not stored: {after:?}"));
     }
     if let Some(unit) = taken.iter().find(|unit| is_left(after, **unit)) {
         return violated("R", format!("{unit} is still there: {after:?}"));
     }
-    let told = &view.effect.revoked;
+    let notified = &view.effect.revoked;
     let owners: Vec<_> = taken.iter().map(|unit| unit.permit()).collect();
-    match *told == owners || view.items.is_empty() {
+    match *notified == owners || view.items.is_empty() {
         true => Ok(()),
-        false => violated("R", format!("{told:?} are told, not {owners:?}")),
+        false => violated("R", format!("{notified:?} are notified, not {owners:?}")),
     }
 }
 
@@ -80,8 +80,8 @@ fn is_left(after: &Semaphore, id: Unit) -> bool {
 }
 
 /// Every acquire of a revoked permit, or of units added to it, is refused as revoked. Only the first acquire of a
-/// permit may not know of the revocation.
-pub(super) fn gets_nothing(call: &Call, effect: &Effect) -> Checked {
+/// permit may run without this check, because nothing can have been revoked when it is sent.
+pub(super) fn acquires_nothing(call: &Call, effect: &Effect) -> Checked {
     if !call.is_acquire() {
         return Ok(());
     }

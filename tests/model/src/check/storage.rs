@@ -8,8 +8,8 @@ use crate::{
     time::NOW_MS,
 };
 
-/// **M** A server whose memory is full accepts a script only if its first write frees memory.
-pub(super) fn first_write_frees(effect: &Effect) -> Checked {
+/// **M** A server whose memory is full accepts a script only if its first write needs no memory.
+pub(super) fn first_write_needs_no_memory(effect: &Effect) -> Checked {
     match effect.first_write.as_deref() {
         None | Some("ZREM" | "ZREMRANGEBYSCORE" | "DEL" | "PEXPIRE") => Ok(()),
         Some(other) => violated("M", format!("the first write is {other}")),
@@ -44,12 +44,15 @@ pub(super) fn keys_expire(view: &View<'_>) -> Checked {
     let is_kept = after.last_arrival.is_some() && after.queue.items.is_empty();
     match after.alive.items.iter().all(is_waiting) && !is_kept {
         true => Ok(()),
-        false => violated("T", format!("alive has who does not wait: {after:?}")),
+        false => violated(
+            "T",
+            format!("alive has a member that does not wait: {after:?}"),
+        ),
     }
 }
 
 /// **U** The usage that an operator sees matches the server: each held unit with its end, and each waiting claim with
-/// its place in the queue and the end of its last heartbeat.
+/// its place in the queue and the time until which it counts as alive. `keys` are `held`, `queue` and `alive`.
 pub(crate) fn usage(server: &StandIn, keys: &[String; 3], reply: &Reply) -> Checked {
     let items = |key: &String| {
         let entry = server.entries().find(|(name, _)| *name == key);
@@ -64,7 +67,7 @@ pub(crate) fn usage(server: &StandIn, keys: &[String; 3], reply: &Reply) -> Chec
             .flat_map(|(score, member)| [member, format!("{score:.0}")]);
         Reply::List(words.map(Reply::Text).collect())
     };
-    // Everything fits on one page.
+    // The mark of the last page: everything fits on one.
     let last = || Reply::Text("-".to_owned());
     let pages = keys
         .iter()

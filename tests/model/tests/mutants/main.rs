@@ -25,13 +25,13 @@ fn code(column: &str) -> &str {
     }
 }
 
-/// The fault of a row, if any.
-fn wrong((row, [file, old, new, invariant, scenario]): (&str, [&str; 5])) -> Option<String> {
+/// The report on a row whose mistake is not found, or is found by another invariant.
+fn fault_of((row, [file, old, new, invariant, scenario]): (&str, [&str; 5])) -> Option<String> {
     let scripts = Scripts::shipped().patched(file, code(old), code(new));
     match walk(&scenarios::named(scenario), &scripts).fault {
-        None => Some(format!("nobody sees\n{row}")),
+        None => Some(format!("not found:\n{row}")),
         Some(fault) if fault.violation.invariant == invariant => None,
-        Some(fault) => Some(format!("found otherwise\n{row}\n{fault}")),
+        Some(fault) => Some(format!("found by another invariant:\n{row}\n{fault}")),
     }
 }
 
@@ -43,8 +43,8 @@ const PARTS: [&str; 8] = [
 fn part_is_found(part: &str) {
     let part = PARTS.iter().position(|other| *other == part);
     let rows = rows().skip(part.expect("a part")).step_by(PARTS.len());
-    let wrong: Vec<_> = rows.filter_map(wrong).collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let faults: Vec<_> = rows.filter_map(fault_of).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 macro_rules! parts {

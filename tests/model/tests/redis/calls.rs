@@ -28,9 +28,9 @@ fn limits_call(rng: &mut Rng) -> (Verb, Vec<String>, Vec<String>) {
     let (verb, args) = match rng.once_in(3) {
         true => (Verb::Presence, ["300", "2", "limits", known]),
         false => {
-            let of = rng.one_of(&["a", "a:b", "b"]);
+            let key = rng.one_of(&["a", "a:b", "b"]);
             let limit = rng.one_of(&["0", "3", "-1", "-1"]);
-            (Verb::Limits, [of, limit, rng.one_of(&["", "note"]), "2"])
+            (Verb::Limits, [key, limit, rng.one_of(&["", "note"]), "2"])
         }
     };
     (
@@ -128,7 +128,7 @@ fn unit(rng: &mut Rng, verb: Verb) -> String {
     }
 }
 
-/// Every key, with its value and a flag that is true if it expires.
+/// Every key of the server, with its value and `true` if it expires.
 async fn everything(raw: &mut Raw) -> Vec<String> {
     let mut all = Vec::new();
     for key in raw.keys("*").await {
@@ -147,7 +147,7 @@ async fn everything(raw: &mut Raw) -> Vec<String> {
     all
 }
 
-/// The reply with the fields of a hash in order.
+/// The reply with the fields of the limits' hash in order, because a server returns them in any order.
 fn sorted(verb: Verb, reply: Result<Expected, String>) -> Result<Expected, String> {
     match (verb, reply) {
         (Verb::Presence, Ok(Expected::List(mut items))) => {
@@ -162,17 +162,17 @@ fn sorted(verb: Verb, reply: Result<Expected, String>) -> Result<Expected, Strin
     }
 }
 
-/// The fields of a hash in order, because a server returns them in any order.
+/// The fields of a hash in order.
 fn pairs(all: &Result<Expected, String>) -> Vec<String> {
     let Ok(Expected::List(items)) = all else {
-        panic!("{all:?} is no hash");
+        panic!("{all:?} is not a hash");
     };
     let mut pairs: Vec<_> = items.chunks(2).map(|pair| format!("{pair:?}")).collect();
     pairs.sort();
     pairs
 }
 
-fn everything_of(model: &StandIn) -> Vec<String> {
+fn everything_in_model(model: &StandIn) -> Vec<String> {
     let entries = model.entries().map(|(key, entry)| {
         let value = match &entry.value {
             Value::Text(text) => format!("{:?}", Reply::Bulk(text.clone().into_bytes())),
@@ -224,7 +224,7 @@ async fn the_scripts_leave_the_stand_in_as_they_leave_the_server() {
             );
             assert_eq!(
                 everything(&mut raw).await,
-                everything_of(&model),
+                everything_in_model(&model),
                 "{verb:?} {args:?}"
             );
         }

@@ -60,7 +60,8 @@ fn command(rng: &mut Rng) -> Vec<String> {
         .collect()
 }
 
-/// Compares two replies. A time to live may be a little shorter in the real server.
+/// Compares two replies. A time to live may be a little shorter in the real server. `is_hash` is true if the reply has
+/// the fields of a hash.
 fn is_same(
     real: &Result<Expected, String>,
     model: &Result<Expected, String>,

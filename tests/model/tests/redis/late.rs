@@ -8,7 +8,7 @@ use testing::{redis::RedisServer, resp::Raw};
 use tower_semaphore_model::scripts::Verb;
 
 const KEYS: [&str; 4] = ["s{0}:held", "s{0}:queue", "s{0}:alive", "s{0}:token"];
-/// The first arguments of an acquire whose claims have one level each.
+/// The first arguments of an acquire: lease, deadline, floor, length of a grant, and one level in each claim.
 const HEAD: [&str; 5] = ["60000", "9999999999999", "0", "60000", "1"];
 
 async fn acquire(raw: &mut Raw, claims: &[[&str; 4]]) {
@@ -16,12 +16,12 @@ async fn acquire(raw: &mut Raw, claims: &[[&str; 4]]) {
     eval(raw, Verb::Acquire, &KEYS, &args).await;
 }
 
-/// One claim with these terms: a limit, or -1 if the claim was sent before, and how it waits.
+/// The arguments of one claim with these terms: a limit, or -1 if the claim was sent before, and how it waits.
 const fn claim<'a>(id: &'a str, terms: &'a str) -> [&'a str; 4] {
     ["1", terms, "1", id]
 }
 
-/// One call carries two claims: a try, and the heartbeat of a waiter that comes too late.
+/// One call has two claims: a claim that does not wait, and the heartbeat of a waiter that is no longer alive.
 #[tokio::test]
 async fn a_late_heartbeat_keeps_its_position_before_an_earlier_claim_of_the_same_call() {
     let server = RedisServer::start();

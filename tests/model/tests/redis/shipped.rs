@@ -7,8 +7,8 @@ use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Operate, Policy, RedisSemaphore, Semaphore};
 use tower_semaphore_model::scripts::Scripts;
 
-/// The number of scripts: three for semaphores, three for budgets, four for operators, one for the presence of a process,
-/// and the check, which is not in the model.
+/// The number of scripts: three for semaphores, three for budgets, four for operators, one for the presence of a
+/// process, and the check of a server, which is not in the model.
 const SENT: i64 = 12;
 
 /// The server knows exactly these scripts, and loading the model's scripts adds none.
@@ -27,6 +27,7 @@ async fn the_model_has_the_scripts_that_the_crate_sends() {
     let both = store.acquire_all(both.into()).await.expect("there is room");
     let budget = Claim::new("budget").with_limit(1).with_window(lease);
     let budget = store.acquire(budget).await.expect("there is room");
+    // Six scripts are sent later: four for operators, and two releases.
     let refreshed =
         async || known_scripts(&mut Raw::connect(server.port()).await).await >= SENT - 6;
     eventually("it is refreshed", Duration::from_secs(20), refreshed).await;
@@ -54,5 +55,5 @@ async fn known_scripts(raw: &mut Raw) -> i64 {
     info.text()
         .lines()
         .find_map(line)
-        .expect("the server tells it")
+        .expect("the server reports it")
 }

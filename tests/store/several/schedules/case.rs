@@ -32,8 +32,9 @@ pub(crate) struct Case {
     pub(crate) possible: BTreeSet<State>,
     pub(crate) permits: BTreeMap<Id, Permit>,
     pub(crate) waiters: BTreeMap<Id, Waiter>,
-    /// The greatest token seen at each key, and the greatest ones seen before each claim.
+    /// The greatest token seen at each key.
     tokens: Each<u64>,
+    /// For each claim, `tokens` at the time when it was made.
     earlier: Vec<Each<u64>>,
     /// The operations so far.
     pub(crate) log: Vec<String>,
@@ -72,7 +73,7 @@ impl Case {
     }
 
     /// Applies `change` and these steps to the model. The steps may run in any order.
-    pub(crate) fn then(&mut self, steps: &[Step], change: impl Fn(&mut State)) {
+    pub(crate) fn apply(&mut self, steps: &[Step], change: impl Fn(&mut State)) {
         let specs = &self.specs;
         let outcomes = mem::take(&mut self.possible)
             .into_iter()
@@ -84,7 +85,7 @@ impl Case {
     }
 
     /// The steps that free everything that a claim holds or waits for.
-    pub(crate) fn free(&self, id: Id) -> Vec<Step> {
+    pub(crate) fn free_steps(&self, id: Id) -> Vec<Step> {
         let parts = self.specs[id].parts.iter();
         parts
             .map(|part| Step::Free(id, part.level, part.key))
@@ -95,7 +96,7 @@ impl Case {
     pub(crate) async fn settle(&mut self) -> Outcome {
         let start = Instant::now();
         loop {
-            let late = start.elapsed() > BOUND;
+            let is_late = start.elapsed() > BOUND;
             self.collect()?;
             let seen = self.seen();
             let specs = &self.specs;
@@ -111,8 +112,11 @@ impl Case {
                 self.possible.retain(|state| state.seen(specs) == seen);
                 return Ok(());
             }
-            if late {
-                return Err(format!("it is {seen:?}, not one of {:?}", self.possible));
+            if is_late {
+                return Err(format!(
+                    "the store is {seen:?}, not one of {:?}",
+                    self.possible
+                ));
             }
             yield_now().await;
         }
@@ -128,7 +132,7 @@ impl Case {
         }
     }
 
-    /// Takes the permits of granted waiters.
+    /// Moves the permits of granted waiters to `permits`.
     fn collect(&mut self) -> Outcome {
         let waiters = mem::take(&mut self.waiters).into_iter();
         let (finished, waiting) = waiters.partition(|(_, waiter)| waiter.is_finished());
@@ -148,21 +152,22 @@ impl Case {
             return Err(format!("{permit:?} is not for {:?}", self.specs[id]));
         }
         for (level, part) in permit.levels().zip(&self.specs[id].parts) {
-            let (token, at) = (level.token().unwrap_or(0), (part.level, part.key));
-            if token <= self.earlier[id][at.0][at.1] {
+            let token = level.token().unwrap_or(0);
+            if token <= self.earlier[id][part.level][part.key] {
                 return Err(format!(
                     "{token} is the token of {permit:?}, after {:?}",
                     self.earlier[id]
                 ));
             }
-            self.tokens[at.0][at.1] = token.max(self.tokens[at.0][at.1]);
+            let last = &mut self.tokens[part.level][part.key];
+            *last = token.max(*last);
         }
         self.permits.insert(id, permit);
         Ok(())
     }
 
     /// True if the store's refusal names the part that refuses in the model.
-    pub(crate) fn is_of(&self, error: &AcquireError, part: Part) -> bool {
+    pub(crate) fn names_part(&self, error: &AcquireError, part: Part) -> bool {
         let own = claim(part.level, part.key);
         matches!(error, AcquireError::Full { policy, limit, .. }
             if policy == own.policy() && *limit == part.limit)

@@ -15,7 +15,7 @@ pub(crate) fn claim(level: usize, key: usize) -> Claim {
     Claim::new(key as u64).with_policy(format!("level-{level}"))
 }
 
-/// A claim for more units than are ever free.
+/// A claim for as many units as its limit, so that it is refused if a single unit is held.
 fn whole(level: usize, key: usize) -> Claim {
     let claim = claim(level, key).with_limit(MAX_WEIGHT);
     claim.with_weight(MAX_WEIGHT)
@@ -29,7 +29,7 @@ fn held(store: &MemorySemaphore, level: usize, key: usize) -> u32 {
     }
 }
 
-/// The length of the queue. A claim that allows no more waiters than that is refused.
+/// The length of the queue: a claim is refused as long as it allows no more waiters than that.
 fn waiting(store: &MemorySemaphore, level: usize, key: usize) -> usize {
     let is_longer = |length: &u32| {
         let claim = whole(level, key).with_wait(LONG_WAIT);

@@ -13,11 +13,12 @@ use std::env;
 
 /// The variable with the first seed: `SCHEDULE=17` starts at seed 17.
 const FIRST: &str = "SCHEDULE";
-/// The variable with the number of schedules, which is small by default.
+/// The variable with the number of schedules in each part.
 const COUNT: &str = "SCHEDULES";
+/// The default of `SCHEDULES`.
 const PART: u64 = 150;
 
-/// The seeds of one part. `SCHEDULES` sets the number of seeds per part.
+/// The seeds of one part.
 fn seeds(part: u64) -> impl Iterator<Item = u64> {
     let number = |name| {
         env::var(name)
@@ -40,7 +41,7 @@ fn run_part(part: u64) {
 }
 
 /// Split into parts, so that each test ends in time on a busy machine.
-mod random_schedules_in_memory_are_as_the_model_says {
+mod random_schedules_in_memory_match_the_model {
     use super::run_part;
 
     #[test]

@@ -1,5 +1,5 @@
-//! The reference model: nested lists of sets. Claims that are granted at one level may arrive at the next in any order,
-//! and the model follows every order.
+//! The reference model: the holders and the queue of each key at each level. Claims that are granted at one level may
+//! arrive at the next in any order, and the model follows every order.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,10 @@ pub(crate) struct Part {
     pub(crate) weight: u32,
 }
 
+/// A claim of a schedule.
 #[derive(Debug, Clone)]
 pub(crate) struct Spec {
+    /// The client that makes the claim.
     pub(crate) owner: usize,
     /// From the narrowest level to the widest.
     pub(crate) parts: Vec<Part>,
@@ -42,11 +44,11 @@ pub(crate) struct State {
 /// A step that is still to be taken. Pending steps may be taken in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
-    /// A claim arrives at this part.
+    /// A claim arrives at its part with this index.
     Arrive(Id, usize),
-    /// Units are released, or a waiter leaves.
+    /// At a level and key, the claim's units are released, or it leaves the queue.
     Free(Id, usize, usize),
-    /// The head of a queue is granted if it fits.
+    /// At a level and key, waiters are granted from the head of the queue as long as they fit.
     Advance(usize, usize),
 }
 
@@ -77,7 +79,7 @@ impl State {
         held.map(|&id| part(specs, id, level).1.weight).sum()
     }
 
-    /// True if the claim's part fits. The claim is the queue's head, or the queue is empty.
+    /// True if the claim's part with the index `at` fits. The claim is the queue's head.
     fn fits(&self, specs: &[Spec], id: Id, at: usize) -> bool {
         let part = specs[id].parts[at];
         self.units(specs, part.level, part.key) + part.weight <= part.limit
@@ -126,16 +128,16 @@ impl State {
         let queue = &mut self.queue[level][key];
         // Insert it behind the waiters whose head start is at least as long: they arrived earlier.
         let own = specs[id].head_start;
-        let place = queue
+        let before = queue
             .iter()
             .filter(|&&other| specs[other].head_start >= own);
-        let place = place.count();
+        let place = before.count();
         queue.insert(place, id);
         self.advance(specs, level, key)
     }
 
     fn advance(&mut self, specs: &[Spec], level: usize, key: usize) -> Vec<Step> {
-        let mut moves = Vec::new();
+        let mut arrivals = Vec::new();
         while let Some(&id) = self.queue[level][key].first() {
             let (at, _) = part(specs, id, level);
             if !self.fits(specs, id, at) {
@@ -143,9 +145,9 @@ impl State {
             }
             self.queue[level][key].remove(0);
             self.held[level][key].insert(id);
-            moves.push(Step::Arrive(id, at + 1));
+            arrivals.push(Step::Arrive(id, at + 1));
         }
-        moves
+        arrivals
     }
 
     /// Every state that these steps can lead to, in any order and with all their consequences.
@@ -171,11 +173,12 @@ impl State {
     }
 }
 
+/// Each level with each key.
 pub(crate) fn everywhere() -> impl Iterator<Item = (usize, usize)> {
     (0..LEVELS).flat_map(|level| (0..KEYS).map(move |key| (level, key)))
 }
 
-/// The part of a claim at a level, and that part's index.
+/// The index of a claim's part at a level, and the part.
 fn part(specs: &[Spec], id: Id, level: usize) -> (usize, Part) {
     let mut parts = specs[id].parts.iter().copied().enumerate();
     let part = parts.find(|(_, part)| part.level == level);

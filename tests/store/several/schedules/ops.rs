@@ -11,7 +11,7 @@ use tower_semaphore::AcquireError;
 
 const OWNERS: usize = 3;
 const OPERATIONS: usize = 28;
-/// The largest number of claims that hold or wait at one time.
+/// The most claims that hold or wait at one time.
 const MOST: usize = 12;
 /// A wait that times out soon.
 const SHORT_WAIT: Duration = Duration::from_millis(2);
@@ -33,13 +33,14 @@ async fn run_all(case: &mut Case, rng: &mut Rng) -> Outcome {
     }
     match case.waiters.is_empty() && case.possible == [State::default()].into() {
         true => Ok(()),
-        false => Err(format!("nobody holds anything: {:?}", case.possible)),
+        false => Err(format!("something is left: {:?}", case.possible)),
     }
 }
 
-fn spec(rng: &mut Rng) -> Spec {
-    let is_at = 1 + rng.below((1 << LEVELS) - 1);
-    let levels = (0..LEVELS).filter(|level| is_at & 1 << level != 0);
+fn random_spec(rng: &mut Rng) -> Spec {
+    // The levels of the claim, as bits; at least one.
+    let bits = 1 + rng.below((1 << LEVELS) - 1);
+    let levels = (0..LEVELS).filter(|level| bits & 1 << level != 0);
     let parts = levels.map(|level| Part {
         level,
         // At the widest level most claims use one key, so that they meet there.
@@ -78,13 +79,13 @@ impl Case {
     }
 
     async fn claim(&mut self, rng: &mut Rng) -> Outcome {
-        let id = self.add(spec(rng));
+        let id = self.add(random_spec(rng));
         match rng.below(8) {
             0..2 => self.try_one(id, Duration::ZERO).await,
             2 if self.waits_in_every_state(id) => self.try_one(id, SHORT_WAIT).await,
             _ => {
                 self.spawn(id, LONG_WAIT);
-                self.then(&[Step::Arrive(id, 0)], |_| {});
+                self.apply(&[Step::Arrive(id, 0)], |_| {});
                 self.settle().await
             }
         }
@@ -105,7 +106,7 @@ impl Case {
                 let specs = &self.specs;
                 self.possible
                     .retain(|state| state.refuses(specs, id).is_none());
-                self.then(&[Step::Arrive(id, 0)], |_| {});
+                self.apply(&[Step::Arrive(id, 0)], |_| {});
             }
             Err(AcquireError::TimedOut { .. }) if is_alone && !wait.is_zero() => {}
             Err(error) => self.refused(id, wait, &error)?,
@@ -122,7 +123,7 @@ impl Case {
             if !wait.is_zero() {
                 refusing.extend(state.would_wait_at(&self.specs, id));
             }
-            refusing.iter().any(|part| self.is_of(error, *part))
+            refusing.iter().any(|part| self.names_part(error, *part))
         });
         self.possible = possible.cloned().collect();
         match self.possible.is_empty() {
@@ -134,8 +135,8 @@ impl Case {
     async fn cancel(&mut self, id: Id) -> Outcome {
         self.log.push(format!("{id} is cancelled"));
         self.waiters.remove(&id);
-        let steps = self.free(id);
-        self.then(&steps, |_| {});
+        let steps = self.free_steps(id);
+        self.apply(&steps, |_| {});
         self.settle().await
     }
 
@@ -162,26 +163,26 @@ impl Case {
     }
 
     async fn freed(&mut self, id: Id) -> Outcome {
-        let steps = self.free(id);
-        self.then(&steps, |state| state.granted.retain(|other| *other != id));
+        let steps = self.free_steps(id);
+        self.apply(&steps, |state| state.granted.retain(|other| *other != id));
         self.settle().await
     }
 
     /// Cancels and releases everything that an owner has, as when the owner ends.
     async fn give_all_up(&mut self, owner: usize) -> Outcome {
-        for id in self.of(owner, self.waiters.keys()) {
+        for id in self.owned_by(owner, self.waiters.keys()) {
             // The previous cancellation may have let this claim be granted.
             if self.waiters.contains_key(&id) {
                 self.cancel(id).await?;
             }
         }
-        for id in self.of(owner, self.permits.keys()) {
+        for id in self.owned_by(owner, self.permits.keys()) {
             self.release(id).await?;
         }
         Ok(())
     }
 
-    fn of<'a>(&self, owner: usize, ids: impl Iterator<Item = &'a Id>) -> Vec<Id> {
+    fn owned_by<'a>(&self, owner: usize, ids: impl Iterator<Item = &'a Id>) -> Vec<Id> {
         ids.copied()
             .filter(|id| self.specs[*id].owner == owner)
             .collect()

@@ -32,7 +32,7 @@ impl Case {
                 permit.resize_at(policy, change.weight).await
             }
         };
-        self.changed(&change, &answer)?;
+        self.check_answer(&change, &answer)?;
         self.settle().await?;
         self.weighs_as_expected(id)
     }
@@ -51,7 +51,7 @@ impl Case {
     }
 
     /// The answer rules out the states for which the model expects another answer.
-    fn changed(&mut self, change: &Change, answer: &Result<(), AcquireError>) -> Outcome {
+    fn check_answer(&mut self, change: &Change, answer: &Result<(), AcquireError>) -> Outcome {
         let is_right = |state: &State| match (self.refusing(state, change), answer) {
             (None, Ok(())) => true,
             (
@@ -61,7 +61,7 @@ impl Case {
                     ..
                 }),
             ) => change.weight > part.limit && *limit == part.limit,
-            (Some(part), Err(error)) => change.weight <= part.limit && self.is_of(error, part),
+            (Some(part), Err(error)) => change.weight <= part.limit && self.names_part(error, part),
             (None, Err(_)) | (Some(_), Ok(())) => false,
         };
         let possible = self.possible.iter().filter(|state| is_right(state));
@@ -70,7 +70,7 @@ impl Case {
             return Err(format!("{change:?}: {answer:?}"));
         }
         if answer.is_ok() {
-            self.weigh(change);
+            self.set_weight(change);
         }
         Ok(())
     }
@@ -87,8 +87,8 @@ impl Case {
         exceeded.or_else(|| parts.iter().find(refuses)).copied()
     }
 
-    /// Units that become free go to the claims that wait for them.
-    fn weigh(&mut self, change: &Change) {
+    /// Changes the weight in the model. Units that become free go to the claims that wait for them.
+    fn set_weight(&mut self, change: &Change) {
         let parts = &mut self.specs[change.id].parts[change.parts.clone()];
         let lighter = parts.iter().filter(|part| change.weight < part.weight);
         let lighter = lighter.map(|part| Step::Advance(part.level, part.key));
@@ -96,7 +96,7 @@ impl Case {
         for part in parts {
             part.weight = change.weight;
         }
-        self.then(&steps, |_| {});
+        self.apply(&steps, |_| {});
     }
 
     fn weighs_as_expected(&self, id: Id) -> Outcome {

@@ -41,6 +41,7 @@ pub async fn run(address: SocketAddr, connections: usize, span: Duration) -> Out
     outcome
 }
 
+/// Returns the latencies, and how many answers were not 200.
 async fn keep_busy(address: SocketAddr, account: String, end: Instant) -> (Latencies, u64) {
     let mut connection = Connection::open(address).await;
     let (mut latencies, mut refused) = (Latencies::default(), 0);

@@ -46,7 +46,7 @@ impl Rate {
 pub struct Offered {
     /// Claims made per second.
     pub rate: f64,
-    /// Claims granted within their budget, per second.
+    /// Claims granted within their budget of time, per second.
     pub good: f64,
     /// The mean latency of the claims granted within their budget, if any.
     pub mean_ms: Option<f64>,
@@ -109,6 +109,7 @@ where
     counts.offered(rate.span)
 }
 
+/// Makes one claim, and counts its outcome if `counts` is given.
 async fn one(claim: impl Future<Output = bool>, counts: Option<Arc<Counts>>) {
     let start = Instant::now();
     let granted = timeout(PATIENCE, claim).await.unwrap_or(false);

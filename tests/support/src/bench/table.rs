@@ -54,7 +54,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A figure with its significant digits, and commas between thousands.
+/// A figure as text: whole, or with three significant digits below 100; with commas between thousands.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         whole if whole.fract() == 0.0 => thousands(value as i64),

@@ -40,6 +40,7 @@ pub struct Client {
     spare: Arc<Spare>,
 }
 
+/// Idle connections for one task each, and the client that opens more.
 struct Spare {
     client: redis::Client,
     connections: Mutex<Vec<MultiplexedConnection>>,

@@ -27,9 +27,10 @@ pub struct Offer {
     pub price: i64,
 }
 
-/// The outcome of a deal, and the number of retries.
+/// The outcome of a listing or a purchase.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Deal {
+    /// True if the change was made.
     pub done: bool,
     pub retries: u64,
 }
@@ -115,8 +116,7 @@ pub async fn purchase_item(
     optimistic(client, PURCHASE, &watched, allowed, sell).await
 }
 
-/// Makes a change if it is allowed and no watched key changes in the meantime. Otherwise tries again until `patience`
-/// is over.
+/// Makes a change if it is allowed. If a watched key changes in the meantime, tries again until `patience` is over.
 async fn optimistic(
     client: &Client,
     patience: Duration,

@@ -1,5 +1,5 @@
 //! The locks, semaphores and markets of *Redis in Action*, chapter 6, rebuilt from its description. This crate grew
-//! from them, and is measured against them.
+//! from them, and is measured against them. `B1` to `B10` number these programs.
 
 mod client;
 mod lock;

@@ -22,12 +22,12 @@ impl FencedFile {
         flock(&file, FlockOperation::LockExclusive).expect("a file can be locked");
         let mut before = String::new();
         file.read_to_string(&mut before).expect("it holds text");
-        let seen = before.lines().filter_map(token_of).max();
-        let taken = seen.is_none_or(|seen| token >= seen);
-        if taken {
+        let highest = before.lines().filter_map(token_of).max();
+        let is_accepted = highest.is_none_or(|highest| token >= highest);
+        if is_accepted {
             writeln!(file, "{token} {text}").expect("it can be written");
         }
-        taken
+        is_accepted
     }
 
     /// The written texts, in order.

@@ -1,6 +1,6 @@
 //! A child's commands about locks.
 
-use super::{AGAIN, fenced::FencedFile, witness::Witness};
+use super::{RETRIES, fenced::FencedFile, witness::Witness};
 use std::{collections::HashMap, process, time::Duration};
 use tokio::time::sleep;
 use tower_semaphore::{AcquireError, Lock, LockGuard, RedisSemaphore};
@@ -33,7 +33,7 @@ impl Locks {
                 guard.release().await.to_string()
             }
             ["repeat", key, file] => {
-                let lock = self.of(key);
+                let lock = self.lock_of(key);
                 tokio::spawn(lock_repeatedly(lock, Witness::at(file)));
                 "started".to_owned()
             }
@@ -41,13 +41,13 @@ impl Locks {
         })
     }
 
-    fn of(&self, key: &str) -> Lock {
+    fn lock_of(&self, key: &str) -> Lock {
         Lock::new(self.store.clone(), key.to_owned())
     }
 
     async fn lock(&mut self, name: &str, key: &str, timeout: &str) -> String {
         let timeout = Duration::from_millis(timeout.parse().expect("a number"));
-        match acquire(&self.of(key), timeout).await {
+        match acquire(&self.lock_of(key), timeout).await {
             Ok(guard) => {
                 let token = guard.token().to_string();
                 self.guards.insert(name.to_owned(), guard);
@@ -61,7 +61,7 @@ impl Locks {
 
 /// Retries when the store fails, because a call may time out on a busy machine.
 async fn acquire(lock: &Lock, timeout: Duration) -> Result<LockGuard, AcquireError> {
-    for _ in 0..AGAIN {
+    for _ in 0..RETRIES {
         match lock.acquire(timeout).await {
             Err(AcquireError::Store { .. }) => {}
             answer => return answer,

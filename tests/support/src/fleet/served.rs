@@ -1,6 +1,6 @@
 //! The child's side: reads commands from standard input, and writes answers to standard output.
 
-use super::{AGAIN, LEASE, MARK, URL, locks::Locks};
+use super::{LEASE, MARK, RETRIES, URL, locks::Locks};
 use std::{
     collections::HashMap,
     env,
@@ -21,12 +21,12 @@ pub(super) fn run() {
             .parse()
             .expect("it is a number");
         let lease = Duration::from_millis(lease);
-        // Under a long lease, longer than the default, because a busy machine delays answers.
+        // A longer lease gets a longer timeout than the default, because a busy machine delays answers.
         let timeout = (lease / 12).max(Duration::from_millis(250));
         let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
         let url = env::var(URL).expect("a parent sets it");
         let store = builder.connect(url).await.expect("the server is there");
-        say("ready");
+        print_answer("ready");
         let mut permits = HashMap::new();
         let mut contenders = JoinSet::new();
         let mut locks = Locks::new(store.clone());
@@ -35,20 +35,21 @@ pub(super) fn run() {
             let command = command.expect("the parent writes text");
             let words: Vec<&str> = command.split(' ').collect();
             match locks.run(&words).await {
-                Some(answer) => say(&answer),
-                None => say(&answer(&store, &mut permits, &mut contenders, &words).await),
+                Some(answer) => print_answer(&answer),
+                None => print_answer(&answer(&store, &mut permits, &mut contenders, &words).await),
             }
         }
     });
 }
 
-fn say(answer: &str) {
+fn print_answer(answer: &str) {
     println!("{MARK}{answer}");
     std::io::stdout().flush().expect("the parent reads");
 }
 
 type Answer = Result<Permit, AcquireError>;
 
+/// Waits for the grant, and releases the permit. Returns the name and the token.
 async fn contend(name: String, answer: impl Future<Output = Answer>) -> (String, u64) {
     let permit = answer.await.expect("it is granted in time");
     // A release during a poll would be sent a second time after the poll's answer. This pause lets the poll end first.
@@ -60,7 +61,7 @@ async fn contend(name: String, answer: impl Future<Output = Answer>) -> (String,
 
 /// Retries when the store fails, because a call may time out on a busy machine.
 async fn acquire(store: &RedisSemaphore, claim: &Claim) -> Answer {
-    for _ in 0..AGAIN {
+    for _ in 0..RETRIES {
         match store.acquire(claim.clone()).await {
             Err(AcquireError::Store { .. }) => {}
             answer => return answer,
@@ -69,6 +70,7 @@ async fn acquire(store: &RedisSemaphore, claim: &Claim) -> Answer {
     store.acquire(claim.clone()).await
 }
 
+/// Runs a command about permits or the clock, and returns its answer.
 async fn answer(
     store: &RedisSemaphore,
     permits: &mut HashMap<String, Permit>,

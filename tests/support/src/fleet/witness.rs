@@ -10,9 +10,9 @@ use std::{
 #[derive(Clone)]
 pub struct Witness(PathBuf);
 
-/// One entry.
+/// A line of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct Entry {
     pub word: String,
     pub process: u32,
     pub token: u64,
@@ -35,16 +35,16 @@ impl Witness {
         assert_eq!(written, entry.len(), "an entry in two pieces");
     }
 
-    pub fn read(&self) -> Vec<Said> {
+    pub fn read(&self) -> Vec<Entry> {
         let content = fs::read_to_string(&self.0).unwrap_or_default();
-        content.lines().map(said).collect()
+        content.lines().map(parse).collect()
     }
 }
 
-fn said(entry: &str) -> Said {
-    let mut words = entry.split(' ');
+fn parse(line: &str) -> Entry {
+    let mut words = line.split(' ');
     let mut next = || words.next().expect("three words");
-    Said {
+    Entry {
         word: next().to_owned(),
         process: next().parse().expect("a number"),
         token: next().parse().expect("a number"),

@@ -17,7 +17,7 @@ use super::End;
 use super::link::{Fate, Link};
 use super::wire::Wire;
 
-/// Frames on their way, each with the time at which it is due.
+/// The two ends of a channel of frames on their way, each with the time at which it is due.
 type Queue = mpsc::UnboundedSender<(Instant, Frame)>;
 type Due = mpsc::UnboundedReceiver<(Instant, Frame)>;
 
@@ -106,6 +106,7 @@ async fn to_the_client(from: ReadHalf<'_>, mut to: WriteHalf<'_>, link: &Link) -
     Ok(End::Close)
 }
 
+/// Reads frames, and queues those that pass.
 async fn read(
     mut from: ReadHalf<'_>,
     queue: Queue,

@@ -16,11 +16,13 @@ pub(super) enum Fate {
     Cut,
 }
 
-/// One connection: the commands without a reply so far, and a flag for a gap in the stream.
+/// One connection.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) wire: Arc<Wire>,
-    gap: AtomicBool,
+    /// True once bytes were lost in a black hole.
+    has_gap: AtomicBool,
+    /// The commands without a reply so far.
     unanswered: Mutex<VecDeque<Vec<Vec<u8>>>>,
 }
 
@@ -29,28 +31,28 @@ impl Link {
     pub(super) fn new(wire: Arc<Wire>) -> Self {
         Self {
             wire,
-            gap: AtomicBool::new(false),
+            has_gap: AtomicBool::new(false),
             unanswered: Mutex::default(),
         }
     }
 
     /// Waits until the black hole is gone and this connection has lost bytes in it.
     pub(super) async fn until_healed_with_a_gap(&self) {
-        let gap = || self.gap.load(Ordering::Relaxed);
-        self.wire.until_no_hole_and(gap).await;
+        let has_gap = || self.has_gap.load(Ordering::Relaxed);
+        self.wire.until_no_hole_and(has_gap).await;
     }
 
     /// The fate of a frame from the client.
     pub(super) fn command(&self, frame: &Frame) -> Fate {
         let args = words(&frame.value);
-        self.wire.saw(args.clone());
+        self.wire.record(args.clone());
         if self.wire.faults().hole == Hole::Both {
             return self.swallow();
         }
         if self.wire.cuts_before(&args) {
             return Fate::Cut;
         }
-        if !answered_by_push(&args[0]) {
+        if !is_answered_by_push(&args[0]) {
             self.unanswered().push_back(args);
         }
         Fate::Pass
@@ -59,8 +61,8 @@ impl Link {
     /// The fate of a frame from the server.
     pub(super) fn reply(&self, frame: &Frame) -> Fate {
         let faults = self.wire.faults();
-        let push = frame.is_push();
-        let command = if push {
+        let is_push = frame.is_push();
+        let command = if is_push {
             None
         } else {
             self.unanswered().pop_front()
@@ -69,7 +71,7 @@ impl Link {
             return self.swallow();
         }
         let is_dropped = || faults.drop_messages && is_message(&frame.value);
-        if push && (faults.drop_pushes || is_dropped()) {
+        if is_push && (faults.drop_pushes || is_dropped()) {
             return Fate::Swallow;
         }
         match command {
@@ -79,7 +81,7 @@ impl Link {
     }
 
     fn swallow(&self) -> Fate {
-        self.gap.store(true, Ordering::Relaxed);
+        self.has_gap.store(true, Ordering::Relaxed);
         Fate::Swallow
     }
 
@@ -96,7 +98,7 @@ fn words(command: &Reply) -> Vec<Vec<u8>> {
 }
 
 /// `SUBSCRIBE` and related commands are answered once per channel, by frames in the form of pushes.
-fn answered_by_push(name: &[u8]) -> bool {
+fn is_answered_by_push(name: &[u8]) -> bool {
     name.to_ascii_lowercase().ends_with(b"subscribe")
 }
 

@@ -38,8 +38,11 @@ pub(super) struct Wire {
     /// The port of the server behind the proxy.
     server: AtomicU16,
     faults: watch::Sender<Faults>,
+    /// Ends the open connections.
     ends: broadcast::Sender<End>,
+    /// How many more replies are lost, and to which commands.
     drops: Mutex<(usize, Matches)>,
+    /// The commands that are withheld from the server.
     cuts: Mutex<Option<Matches>>,
     log: Mutex<Vec<Seen>>,
 }
@@ -83,12 +86,12 @@ impl Wire {
         self.faults.send_replace(Faults::default());
     }
 
-    /// Returns once no black hole is active and `too` is true. Checks both whenever the faults change.
-    pub(super) async fn until_no_hole_and(&self, too: impl Fn() -> bool) {
-        let whole = |faults: &Faults| faults.hole == Hole::Off && too();
+    /// Returns once no black hole is active and `condition` is true. Checks both whenever the faults change.
+    pub(super) async fn until_no_hole_and(&self, condition: impl Fn() -> bool) {
+        let is_over = |faults: &Faults| faults.hole == Hole::Off && condition();
         let mut faults = self.faults.subscribe();
         faults
-            .wait_for(whole)
+            .wait_for(is_over)
             .await
             .expect("the wire owns the sender");
     }
@@ -101,9 +104,9 @@ impl Wire {
     /// Returns true if the reply to this command is lost, and counts it.
     pub(super) fn drops_reply_to(&self, command: &[Vec<u8>]) -> bool {
         let mut drops = lock(&self.drops);
-        let drop = drops.0 > 0 && drops.1(command);
-        drops.0 -= usize::from(drop);
-        drop
+        let is_lost = drops.0 > 0 && drops.1(command);
+        drops.0 -= usize::from(is_lost);
+        is_lost
     }
 
     /// Loses all matching commands.
@@ -134,7 +137,7 @@ impl Wire {
         self.ends.receiver_count()
     }
 
-    pub(super) fn saw(&self, args: Vec<Vec<u8>>) {
+    pub(super) fn record(&self, args: Vec<Vec<u8>>) {
         let at = Instant::now();
         lock(&self.log).push(Seen { at, args });
     }

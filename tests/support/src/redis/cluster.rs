@@ -79,7 +79,7 @@ impl Cluster {
         self.add_replicas().await;
     }
 
-    /// Makes each node forget the other nodes, its slots and its keys.
+    /// Resets each node, so that it has no other nodes, no slots and no keys.
     pub async fn dissolve(&self) {
         for number in 0..self.nodes.len() {
             let mut raw = self.raw(number).await;

@@ -20,12 +20,13 @@ pub struct Replicated {
 }
 
 impl Replicated {
+    /// Starts both. Data reach the replica `lag` later.
     pub async fn start(lag: Duration) -> Self {
         let args = ["--repl-diskless-sync-delay", "0"];
         let (primary, replica) = (RedisServer::with(&args), RedisServer::with(&args));
         let front = Front::open(lag).await;
         front.point_at(primary.port());
-        // Without a lag, no detour.
+        // Without a lag the replica connects to the primary directly.
         let port = match lag.is_zero() {
             true => primary.port(),
             false => front.port(),
@@ -45,7 +46,7 @@ impl Replicated {
     /// Waits until the replica has caught up with the primary.
     pub async fn until_replicated(&self) {
         let mut raw = Raw::connect(self.primary.port()).await;
-        eventually("the replica has what there is", BOUND, async || {
+        eventually("the replica has caught up", BOUND, async || {
             // `WAIT` only covers the writes of its connection.
             raw.cmd(&["SET", "mark", "1"]).await;
             raw.cmd(&["WAIT", "1", "1000"]).await == Reply::Int(1)

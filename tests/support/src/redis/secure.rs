@@ -27,7 +27,7 @@ pub struct Signed {
 }
 
 impl Authority {
-    #[expect(clippy::new_without_default, reason = "each is another one")]
+    #[expect(clippy::new_without_default, reason = "each authority is different")]
     pub fn new() -> Self {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mut params = params(&format!("CA {number}"), []);
@@ -53,7 +53,8 @@ impl Authority {
     }
 }
 
-/// The names differ, because OpenSSL regards a certificate as self-signed if its issuer has the same name.
+/// Parameters of a certificate. The names must differ: OpenSSL regards a certificate as self-signed if its issuer has the
+/// same name.
 fn params<const N: usize>(name: &str, hosts: [String; N]) -> CertificateParams {
     let mut params = CertificateParams::new(hosts).expect("the names are right");
     params.distinguished_name.push(DnType::CommonName, name);

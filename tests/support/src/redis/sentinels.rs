@@ -72,7 +72,7 @@ impl Sentinels {
         let port = self.servers[number].client_port().to_string();
         for sentinel in &self.sentinels {
             let mut raw = Raw::connect(sentinel.port()).await;
-            eventually("it is named", BOUND, async || {
+            eventually("the Sentinel names the primary", BOUND, async || {
                 let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME];
                 raw.cmd(&command).await.array()[1].text() == port
             })
@@ -86,7 +86,7 @@ impl Sentinels {
             eventually("the Sentinels know each other", BOUND, async || {
                 let details = raw.cmd(&["SENTINEL", "MASTER", Self::NAME]).await;
                 let details: Vec<_> = details.array().iter().map(Reply::text).collect();
-                let has = |pair: [&str; 2]| details.chunks_exact(2).any(|own| own == pair);
+                let has = |pair: [&str; 2]| details.chunks_exact(2).any(|other| other == pair);
                 has(["num-slaves", "1"]) && has(["num-other-sentinels", "2"])
             })
             .await;
