@@ -110,7 +110,7 @@ async fn a_url_that_cannot_work_is_blamed_without_its_password() {
 }
 
 #[tokio::test]
-async fn a_number_of_a_database_that_is_not_there_is_blamed() {
+async fn a_url_with_the_number_of_a_missing_database_is_blamed() {
     let server = RedisServer::with(&["--databases", "2"]);
     let mut raw = Raw::connect(server.port()).await;
     let outcome = RedisSemaphore::connect(server.url() + "2").await;
@@ -137,7 +137,7 @@ async fn a_tls_url_blames_the_url_and_names_the_missing_features() {
 
 #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
 #[tokio::test]
-async fn what_else_is_wrong_with_a_url_is_not_taken_for_missing_tls() {
+async fn another_mistake_in_a_url_is_not_taken_for_missing_tls() {
     let outcome = RedisSemaphore::connect("redis://127.0.0.1:1/not-a-number").await;
     let error = outcome.expect_err("the URL cannot work");
     assert_eq!(error.setting(), Some("url"));
