@@ -25,8 +25,8 @@ const WATCHED: Duration = Duration::from_secs(8);
 /// The length of each jump in seconds, longer than a lease.
 const LEAP: i64 = 60;
 
-/// A time in seconds that grows only by suspensions: the machine's uptime, which includes them, minus the time that this
-/// process has run since `start`.
+/// A time in seconds that grows only by suspensions: the machine's uptime, which includes them, minus the time that
+/// this process has run since `start`.
 fn suspended(start: Instant) -> f64 {
     let booted = clock_gettime(ClockId::Boottime).tv_sec as f64;
     booted - start.elapsed().as_secs_f64()
@@ -52,7 +52,8 @@ async fn lost(permits: &[Permit]) -> usize {
     lost.filter(Result::is_ok).count()
 }
 
-/// Holds `keys` permits from before a suspension and `keys` from after it. Prints the number of lost permits of each kind.
+/// Holds `keys` permits from before a suspension and `keys` from after it. Prints the number of lost permits of each
+/// kind.
 async fn outlives_a_suspension(store: &RedisSemaphore, keys: usize) {
     let before = hold(store, "before", keys).await;
     let start = Instant::now();
@@ -68,7 +69,7 @@ async fn outlives_a_suspension(store: &RedisSemaphore, keys: usize) {
     println!("\nbefore {before}\nafter {after}");
 }
 
-/// Holds `keys` permits, and prints the number of those that are lost.
+/// Holds `keys` permits, and prints the number of lost ones.
 async fn watches(store: &RedisSemaphore, keys: usize) {
     let permits = hold(store, "k", keys).await;
     println!("\nholds");
@@ -104,8 +105,8 @@ impl Holder {
     async fn start(keys: &str) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::start(&server).await;
-        // After a suspension the network takes a moment to return. So the first reply is lost, and the keeper must refresh
-        // again.
+        // After a suspension the network takes a moment to return. So the first reply is lost, and the keeper must
+        // refresh again.
         proxy.drop_replies_to(1, is_refresh_of_after);
         let clock = SteppedClock::compile();
         let mut child = child(module_path!(), "a_process_with_a_clock_of_its_own")

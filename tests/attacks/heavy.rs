@@ -27,8 +27,8 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::Builder};
 /// The largest number of rounds. On a busy machine a round's pings may be late for other reasons.
 const ROUNDS: usize = 8;
 
-/// The longest time for which the server may work before it answers another user, in CPU time, so that other load on the
-/// machine hardly matters. Handling all units at once would take half a second or more.
+/// The longest time for which the server may work before it answers another user, in CPU time, so that other load on
+/// the machine hardly matters. Handling all units at once would take half a second or more.
 const STALL: Duration = Duration::from_millis(100);
 
 /// Long enough for the server to handle all units.
@@ -160,8 +160,8 @@ async fn check_slow_scripts(raw: &mut Raw, watch: StallWatch) -> Result<(), Stri
 /// The most arguments of a command. ElastiCache Serverless refuses more.
 const MOST_ARGS: usize = 3_999;
 
-/// The largest number of arguments of a logged script call. The log cuts long commands and appends the number of arguments
-/// that it left out. It also contains the commands that scripts run, which do not count.
+/// The largest number of arguments of a logged script call. The log cuts long commands and appends the number of
+/// arguments that it left out. It also contains the commands that scripts run, which do not count.
 async fn longest_call(raw: &mut Raw) -> usize {
     let log = raw.cmd(&["SLOWLOG", "GET", "-1"]).await;
     let commands = log.array().iter().map(|entry| entry.array()[3].array());
@@ -254,9 +254,9 @@ async fn heavy_waiters_that_are_granted_together_stall_no_other_client() {
     .await;
 }
 
-/// Makes claims of several kinds, each a weight and a rate per second, over a link with this round trip. In one of several
-/// tries, at least 60 % of the last kind must be granted: a busy machine refuses some. With an earlier bound on the units in
-/// flight, more than half failed in each try.
+/// Makes claims of several kinds, each a weight and a rate per second, over a link with this round trip. In one of
+/// several tries, at least 60 % of the last kind must be granted: a busy machine refuses some. With an earlier bound on
+/// the units in flight, more than half failed in each try.
 async fn are_granted(kinds: &[(u32, u64)], round_trip: Duration) {
     let _alone = alone().await;
     let mut tries = Vec::new();

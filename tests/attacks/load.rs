@@ -56,9 +56,9 @@ pub(crate) async fn answer(
     timeout(NEVER, store.acquire(claim)).await.ok()
 }
 
-/// Makes claims at a rate over a link of 200 ms each way, on many keys with room for all. Returns the number of grants, and
-/// the number of claims without an answer. On this slow link a low rate is enough to overload the store, even on a busy
-/// machine.
+/// Makes claims at a rate over a link of 200 ms each way, on many keys with room for all. Returns the number of grants,
+/// and the number of claims without an answer. On this slow link a low rate is enough to overload the store, even on a
+/// busy machine.
 async fn granted_at(rate: u64) -> [usize; 2] {
     let delay = Duration::from_millis(200);
     let mut rig = Rig::new(RedisSemaphore::builder().timeout(delay * 5)).await;
@@ -77,8 +77,8 @@ async fn granted_at(rate: u64) -> [usize; 2] {
 /// The goodput at the lowest rate counts as at least this, so that a slow moment at that rate does not hide a collapse.
 const LEAST: usize = 2_250;
 
-/// Rates in claims per second, each with the goodput that must remain, in percent of the goodput at 500 per second. In a
-/// collapse only a third remains at 1,000 and a sixth at 2,000, in every attempt.
+/// Rates in claims per second, each with the goodput that must remain, in percent of the goodput at 500 per second. In
+/// a collapse only a third remains at 1,000 and a sixth at 2,000, in every attempt.
 const OFFERS: [(u64, usize); 2] = [(1_000, 60), (2_000, 50)];
 
 #[tokio::test(flavor = "multi_thread")]

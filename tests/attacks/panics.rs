@@ -145,8 +145,8 @@ async fn a_connector_that_panics_leaves_no_permit_behind() {
     .await;
 }
 
-/// Asserts that the fault causes an outage, and that the store recovers. This concerns claims, which use the connection of
-/// the caller's runtime, and the keeper's refreshes, which no task awaits.
+/// Asserts that the fault causes an outage, and that the store recovers. This concerns claims, which use the connection
+/// of the caller's runtime, and the keeper's refreshes, which no task awaits.
 async fn is_only_an_outage(function: Function, builder: Builder, server: &RedisServer) {
     let fault = function.fault;
     let mut raw = Raw::connect(server.port()).await;

@@ -96,8 +96,8 @@ impl Caller {
         self.tally
     }
 
-    /// Holds a permit for a while. No lease ends and the server loses no data, so holders never have more units than the
-    /// limit.
+    /// Holds a permit for a while. No lease ends and the server loses no data, so holders never have more units than
+    /// the limit.
     async fn hold(&mut self, permit: Permit, key: usize) {
         let held = &self.held[key];
         let units = held.fetch_add(permit.weight(), SeqCst) + permit.weight();

@@ -1,4 +1,5 @@
-//! A period of failing claims is logged once when it begins and once when it ends. A risk is logged when a store connects.
+//! A period of failing claims is logged once when it begins and once when it ends. A risk is logged when a store
+//! connects.
 //!
 //! Promises: P20, P25.
 
@@ -132,7 +133,8 @@ async fn kill_connections(raw: &mut Raw) {
 /// The command that causes a fault, a text in the error that is logged, and the command that repairs the fault.
 type Fault<'a> = (&'a str, &'a str, &'a str);
 
-/// Asserts that a fault and its repair are each logged once. If open connections do not notice the fault, they are killed.
+/// Asserts that a fault and its repair are each logged once. If open connections do not notice the fault, they are
+/// killed.
 async fn is_logged_twice(
     store: &RedisSemaphore,
     raw: &mut Raw,

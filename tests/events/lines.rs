@@ -33,7 +33,8 @@ fn documented() -> BTreeSet<String> {
     lines.map(shape).collect()
 }
 
-/// A line without the parts that differ between runs: each number becomes an N, and the durations of a span are removed.
+/// A line without the parts that differ between runs: each number becomes an N, and the durations of a span are
+/// removed.
 fn shape(line: &str) -> String {
     let line = line.split(" time.busy").next().unwrap_or(line).trim();
     let mut shape = String::new();

@@ -1,4 +1,5 @@
-//! A store that is dropped while Redis is unreachable. The test runs in a separate process, so that it has the only keeper.
+//! A store that is dropped while Redis is unreachable. The test runs in a separate process, so that it has the only
+//! keeper.
 //!
 //! Promises: P11.
 

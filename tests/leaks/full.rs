@@ -127,7 +127,8 @@ async fn without_a_descriptor_for_the_keeper_a_check_names_the_keeper_and_few_th
     while start.elapsed() < Duration::from_secs(1) {
         seen.extend(keepers(id));
     }
-    // Each thread ends at once, and the next one starts a tenth of a second later. Without the pause it would be hundreds.
+    // Each thread ends at once, and the next one starts a tenth of a second later. Without the pause it would be
+    // hundreds.
     assert!(seen.len() < 50, "{} threads end at once", seen.len());
 
     let mut input = process.stdin.take().expect("it is piped");

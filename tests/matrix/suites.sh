@@ -33,8 +33,8 @@ reached_by() {
     )
 }
 
-# The tests of `tests/topology/cluster` in which connections are made, lost and replaced. `--brief` skips the others, whose
-# results do not depend on the way.
+# The tests of `tests/topology/cluster` in which connections are made, lost and replaced. `--brief` skips the others,
+# whose results do not depend on the way.
 essence=(cluster::{basics::,dying::claims_are_granted,messages::,moving::slots_move,replaced::,start::})
 
 # Runs the tests of a topology. Continues after a failure.

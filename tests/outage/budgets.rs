@@ -11,7 +11,7 @@ use tower_semaphore::{
 
 use WhenUnavailable::{Admit, Refuse, Share};
 
-/// So long that almost no units come back while a test runs.
+/// In this window almost no units come back while a test runs.
 const WINDOW: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 fn tokens(limit: u32, estimate: u32) -> Claim {

@@ -28,7 +28,7 @@ async fn a_process_that_was_connecting_when_the_network_healed_keeps_to_the_limi
         builder(Share).connect(link.url()).await.expect("a server"),
     ];
     know_each_other(&server, 3).await;
-    // The number of permits in flight, and the number of those that are degraded.
+    // The number of permits in flight, and the number of degraded ones.
     let mut sums = Vec::new();
     for _ in 0..2 {
         // Like a firewall, the link drops packets forever and reports nothing to either side.

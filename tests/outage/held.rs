@@ -88,8 +88,8 @@ async fn a_degraded_permit_becomes_lighter_but_not_heavier() {
     until_stored(&server, HELD, 3).await;
 }
 
-/// A permit of two units in an outage. Another process has taken one of the units from the server, so only one is left when
-/// the server is back. Returns both permits.
+/// A permit of two units in an outage. Another process has taken one of the units from the server, so only one is left
+/// when the server is back. Returns both permits.
 async fn half_back(proxy: &Proxy, others: &RedisSemaphore) -> (Permit, Permit) {
     let apart = builder(WhenUnavailable::Admit).connect(proxy.url()).await;
     let apart = apart.expect("it connects");

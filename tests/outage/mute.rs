@@ -23,7 +23,7 @@ use tokio::{
 };
 use tower_semaphore::{RedisSemaphore, Semaphore};
 
-/// Two more runtimes, each of which makes one claim after another until `stop`.
+/// Two more runtimes. Each makes one claim after another until `stop`.
 struct Claims {
     goes_on: Arc<AtomicBool>,
     granted: Arc<AtomicUsize>,
@@ -96,8 +96,8 @@ async fn connections(server: &RedisServer) -> (u64, u64) {
     )
 }
 
-/// Some rounds may fail: on a busy machine the server may be stopped for too long, or a stall of this process may make the
-/// store replace a connection.
+/// Some rounds may fail: on a busy machine the server may be stopped for too long, or a stall of this process may make
+/// the store replace a connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_for_a_moment_gets_at_most_one_more_connection_and_keeps_none() {
     let server = RedisServer::start();

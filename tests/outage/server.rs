@@ -43,8 +43,8 @@ pub(crate) async fn degraded(store: &RedisSemaphore, limit: u32) -> Permit {
     permit
 }
 
-/// Claims until the policy admits the claim. Right after the server has gone, claims may be refused while the keeper counts
-/// the held permits.
+/// Claims until the policy admits the claim. Right after the server has gone, claims may be refused while the keeper
+/// counts the held permits.
 pub(crate) async fn admitted_soon(store: &RedisSemaphore, claim: Claim) -> Permit {
     let mut permit = None;
     eventually("the policy admits it", BOUND, async || {

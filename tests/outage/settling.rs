@@ -1,5 +1,5 @@
-//! The policy admits no claim until it is clear that all processes have lost the server. Once the server answers again, no
-//! claim is held to the share.
+//! The policy admits no claim until it is clear that all processes have lost the server. Once the server answers again,
+//! no claim is held to the share.
 //!
 //! Promises: P19.
 

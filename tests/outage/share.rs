@@ -86,8 +86,8 @@ async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {
     let store = patient.connect(proxy.url()).await.expect("a server");
     let _other = self::store(&server, Share).await;
     know_each_other(&server, 2).await;
-    // More than the share, so a claim is granted only by the server. The limit is 13, so each of the two runtimes that claim
-    // below finds a unit.
+    // More than the share, so a claim is granted only by the server. The limit is 13, so each of the two runtimes that
+    // claim below finds a unit.
     let _held = crate::server::all(&store, 11).await;
     proxy.refuse().await;
     let own = store.clone();
@@ -107,8 +107,8 @@ async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {
     );
 }
 
-/// The number of grants of `count` claims, made one after another. Checks run between them; they are not evidence for the
-/// store that the server works.
+/// The number of grants of `count` claims, made one after another. Checks run between them; they are not evidence for
+/// the store that the server works.
 async fn count_granted(store: &RedisSemaphore, count: usize) -> usize {
     let mut granted = 0;
     for _ in 0..count {

@@ -56,8 +56,8 @@ impl Fixture {
         assert_eq!(self.raw.cmd(command).await.error(), None, "{command:?}");
     }
 
-    /// Asserts that the policies decide each of several claims, before and after the breaker opens. One of the first errors
-    /// must contain the server's words.
+    /// Asserts that the policies decide each of several claims, before and after the breaker opens. One of the first
+    /// errors must contain the server's words.
     async fn is_decided_by_the_policy(&self, words: &str) {
         let mut errors = String::new();
         for _ in 0..8 {
@@ -222,7 +222,8 @@ async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
         .await;
     // Redis answers a long command before `AUTH` with this word, and a short one with `NOAUTH`.
     const WORD: &str = "uthentica";
-    // The connections break one after another, each at its next command, so the policies may decide a few claims at first.
+    // The connections break one after another, each at its next command, so the policies may decide a few claims at
+    // first.
     eventually("neither policy decides", BOUND, async || {
         for store in [&fixture.admits, &fixture.refuses].repeat(16) {
             if !is_mistake(&store.acquire(claim(5)).await, WORD) {

@@ -79,8 +79,8 @@ async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_gr
     assert_eq!(tokens.len(), limit as usize);
     assert_eq!(held(&mut raw, 0).await, limit as usize);
     tokens.dedup();
-    // The first claims are sent alone, over another connection than the batches. So later claims pass some of them: eight
-    // at a time, and more if those are answered soon.
+    // The first claims are sent alone, over another connection than the batches. So later claims pass some of them:
+    // eight at a time, and more if those are answered soon.
     let passed = tokens.len() - longest_sorted(&tokens);
     assert!(
         passed < tokens.len() / 4,
@@ -196,8 +196,8 @@ async fn a_growth_that_is_polled_only_once_holds_up_no_claim() {
     let store = patient(&server).await;
     let claim = |key: u64| store.acquire(Claim::new(key).with_limit(2));
     let permit = claim(0).await.expect("there is room");
-    // A call is sent once as many claims wait as calls are in flight. So the first two claims are sent alone, and the third
-    // waits.
+    // A call is sent once as many claims wait as calls are in flight. So the first two claims are sent alone, and the
+    // third waits.
     let mut in_flight = [claim(1), claim(2)];
     in_flight.iter_mut().for_each(poll);
     let mut claim = claim(3);

@@ -100,9 +100,9 @@ fn ids(call: &Call) -> Vec<&str> {
     args.filter(|arg| arg.split('.').count() > 4).collect()
 }
 
-/// The order of the grants to fifty contenders. Also checks the calls that name the queue: a claim and a release for each
-/// contender, and the release of the first permit. Only after a poll may a release be sent twice, if the claim was granted
-/// before that poll was answered.
+/// The order of the grants to fifty contenders. Also checks the calls that name the queue: a claim and a release for
+/// each contender, and the release of the first permit. Only after a poll may a release be sent twice, if the claim was
+/// granted before that poll was answered.
 async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
     let (server, mut raw, store) = start().await;
     let mut processes: Vec<_> = (0..4)

@@ -84,8 +84,8 @@ async fn ids_of_held(raw: &mut Raw) -> BTreeSet<String> {
         .collect()
 }
 
-/// After many growths the store merges their leases: it acquires the units once more, and then releases the old ones. So
-/// a growth near the limit may have to wait.
+/// After many growths the store merges their leases: it acquires the units once more, and then releases the old ones.
+/// So a growth near the limit may have to wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_grows_up_to_the_limit_one_unit_at_a_time() {
     let server = RedisServer::start();

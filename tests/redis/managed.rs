@@ -110,8 +110,8 @@ async fn granted(claims: Vec<Claim>, store: RedisSemaphore) -> Permit {
     }
 }
 
-/// Many light, heavy and many-level claims are made at once, so that calls become as large as possible. Then their permits
-/// are refreshed and released.
+/// Many light, heavy and many-level claims are made at once, so that calls become as large as possible. Then their
+/// permits are refreshed and released.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_has_more_arguments_than_services_accept_or_uses_a_key_that_it_does_not_name() {
     let server = RedisServer::start();

@@ -155,7 +155,8 @@ async fn a_cancelled_head_lets_the_next_waiter_in_at_once() {
     let light = tokio::spawn(store.acquire(claim(3).with_wait(BOUND)));
     queued(&mut raw, 2).await;
     heavy.abort();
-    // The bound is shorter than the time to the first retry of the cancelled claim's release, which would also grant it.
+    // The bound is shorter than the time to the first retry of the cancelled claim's release, which would also grant
+    // it.
     let granted = tokio::time::timeout(BOUND / 4, light)
         .await
         .expect("granted without a poll");

@@ -147,7 +147,8 @@ async fn small_sets_of_ids_are_stored_in_one_piece() {
         async move { acquire_waiting(&ours).await }
     });
     eventually("it waits", BOUND, async || other.0.zcard(QUEUE).await == 1).await;
-    // The last unit under the longest id without flow and label. Its numbers are those of a process that has run for years.
+    // The last unit under the longest id without flow and label. Its numbers are those of a process that has run for
+    // years.
     let longest = "lYGhA16ahyf.zzzzzzzzz.zzz.zzz.1z141z3.rs.1ffuo0.zzzzzzzz...";
     let last = format!("{longest}:1000");
     assert_eq!(last.len(), 64);

@@ -18,8 +18,8 @@ night_programs='/soak-'
 # program at a time, because they would take the processors from tests that measure time, and from each other.
 export computing='(attacks|simulation|walks|mutants)'
 
-# Most tests of this program take a lock to run alone. In parallel they would wait for each other, and the wait would count
-# in the two minutes of each test.
+# Most tests of this program take a lock to run alone. In parallel they would wait for each other, and the wait would
+# count in the two minutes of each test.
 export serial='^attacks$'
 
 # This test compares rates, so it runs with nothing beside it, at the end.
@@ -43,13 +43,14 @@ tests() {
     run_logged "$logs" "$(grep /attacks- "$logs/programs")" "$alone"
 }
 
-# Reads a list of programs and runs them (number at a time, folder of the logs). Lists those that fail in the file `again`.
+# Reads a list of programs and runs them (number at a time, folder of the logs). Lists those that fail in the file
+# `again`.
 run_pool() {
     tr '\n' '\0' | xargs -0 -n 1 -P "$1" bash -c 'run_logged "$0" "$1" --skip "$alone" || echo "$1" >>"$0/again"' "$2"
 }
 
-# Repeats the tests that have not passed, one program at a time, so that one race does not fail the whole run. A test that
-# passes only now is a defect.
+# Repeats the tests that have not passed, one program at a time, so that one race does not fail the whole run. A test
+# that passes only now is a defect.
 again() {
     [ -f "$1/again" ] || return 0
     printf '\nAgain, one at a time:\n'

@@ -25,8 +25,9 @@ fn claim(key: &str) -> Claim {
     Claim::new(key).with_limit(10_000)
 }
 
-/// A runtime that runs step by step while a claim for the first key is pending: each step polls its connections once. With
-/// `is_connected` it first claims every key, so that it connects to their servers. [`run`](Self::run) ends the steps.
+/// A runtime that runs step by step while a claim for the first key is pending: each step polls its connections once.
+/// With `is_connected` it first claims every key, so that it connects to their servers. [`run`](Self::run) ends the
+/// steps.
 struct Stepwise {
     steps: SyncSender<()>,
     stepped: Receiver<()>,
@@ -149,8 +150,8 @@ async fn all_queries(sentinels: &[RedisServer]) -> usize {
     count
 }
 
-/// The key of the Sentinel test. A server of this test may have the port of another test's server and receive its claims,
-/// so only claims for this key count.
+/// The key of the Sentinel test. A server of this test may have the port of another test's server and receive its
+/// claims, so only claims for this key count.
 const KEY: &str = "standstill";
 
 /// The last token that a server has granted for [`KEY`]. Each grant increments it.

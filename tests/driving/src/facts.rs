@@ -191,7 +191,7 @@ async fn end((fake, driver): (&Fake, Driver<Fake>), limit: u32) -> bool {
     fake.0.holds("a") == (0, 0)
 }
 
-/// Ends twenty drivers. Returns the number of those that have sent their last release.
+/// Ends twenty drivers. Returns the number of drivers that have sent their last release.
 fn ends_that_sent(limit: u32) -> usize {
     let ends = (0..20).filter(|number| {
         let (fake, driver, _) = started(LEASE);
@@ -207,8 +207,8 @@ fn ends_that_sent(limit: u32) -> usize {
     ends.count()
 }
 
-/// The end waits for the thread only for a moment. On a busy machine that may be too short, so one good try of twenty is
-/// enough.
+/// The end waits for the thread only for a moment. On a busy machine that may be too short, so one good try of twenty
+/// is enough.
 #[test]
 fn the_end_of_a_store_outside_of_a_task_sends_pending_releases() {
     for limit in [1, 9] {
@@ -566,8 +566,8 @@ fn connections_that_stop_answering_are_replaced_before_a_claim_fails() {
     });
 }
 
-/// Breaks the connections of a driver that has 40,000 releases to send. Returns the number of calls that failed until it
-/// connected again, and the number of new connections.
+/// Breaks the connections of a driver that has 40,000 releases to send. Returns the number of calls that failed until
+/// it connected again, and the number of new connections.
 fn calls_that_fail_at_once() -> (usize, usize) {
     let (fake, driver, deaths) = started(LEASE);
     let counts = runtime().block_on(async {
@@ -650,8 +650,8 @@ fn drops_and_claims_from_many_threads_leave_nothing() {
     assert_over(&fake);
 }
 
-/// The sender of a call may notice its deadline before the thread does, and then abandons the call. The simulation's calls
-/// have no such timer.
+/// The sender of a call may notice its deadline before the thread does, and then abandons the call. The simulation's
+/// calls have no such timer.
 #[test]
 fn a_silent_server_is_an_outage_although_each_call_is_abandoned_first() {
     let settings = settings(LEASE);

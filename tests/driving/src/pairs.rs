@@ -54,7 +54,8 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
         let level = level(&format!("k{}", task % keys));
         tokio::spawn(async move {
             while !ends.load(Relaxed) {
-                // On a busy machine claims may fail, because the holder of the core's lock may stand still for too long.
+                // On a busy machine claims may fail, because the holder of the core's lock may stand still for too
+                // long.
                 let held = claim_levels(&driver, vec![level.clone()]).await;
                 pairs.fetch_add(usize::from(held.is_ok()), Relaxed);
                 tokio::task::coop::consume_budget().await;

@@ -20,8 +20,8 @@ static IS_MEASURED: AtomicBool = AtomicBool::new(false);
 /// True if hold times are CPU times.
 static IS_CPU_TIME: AtomicBool = AtomicBool::new(false);
 
-/// Starts to measure, in the CPU time of threads, which stands still while another thread runs, or in wall time, which is
-/// cheaper to read.
+/// Starts to measure, in the CPU time of threads, which stands still while another thread runs, or in wall time, which
+/// is cheaper to read.
 pub(crate) fn measure(is_cpu_time: bool) {
     for hold in &HOLDS {
         hold.store(0, Relaxed);

@@ -17,12 +17,12 @@ use std::{
 /// The bound on the steps of one execution. Only a thread that retries endlessly takes more.
 const MAX_STEPS: usize = 10_000;
 
-/// The bound on the preemptions of one execution in [`explore_most`]: switches to another thread although the current one
-/// could run. Two preemptions are enough for most races.
+/// The bound on the preemptions of one execution in [`explore_most`]: switches to another thread although the current
+/// one could run. Two preemptions are enough for most races.
 const PREEMPTIONS: usize = 3;
 
-/// Runs `scenario` once for each possible order of its threads, and prints the number of orders. Fails if all threads of a
-/// scenario wait.
+/// Runs `scenario` once for each possible order of its threads, and prints the number of orders. Fails if all threads
+/// of a scenario wait.
 pub(crate) fn explore(scenario: impl Fn() + Sync + Send + 'static) {
     run(None, scenario);
 }

@@ -6,7 +6,8 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// The permits of a key. Loom does not see the standard library's lock, so the witness adds no ordering between threads.
+/// The permits of a key. Loom does not see the standard library's lock, so the witness adds no ordering between
+/// threads.
 pub(crate) struct Witness {
     limit: u32,
     record: Mutex<Record>,

@@ -135,7 +135,8 @@ impl Load {
         .await;
     }
 
-    /// Waits until no permit of an earlier limit is granted any more. One may have been under way when the limit changed.
+    /// Waits until no permit of an earlier limit is granted any more. One may have been under way when the limit
+    /// changed.
     async fn settle(&self, limit: u32) {
         eventually("no more are held", BOUND, async || {
             self.some_are_served().await;
@@ -174,8 +175,8 @@ async fn five_processes_under_load_follow_a_limit_down_and_up_and_back() {
     load.end().await;
 }
 
-/// A limit may be set while the store reads the limits because of another one. It is read soon too, not only by the next
-/// refresh.
+/// A limit may be set while the store reads the limits because of another one. It is read soon too, not only by the
+/// next refresh.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_limits_that_a_process_sets_at_once_are_in_force_long_before_a_refresh() {
     let server = RedisServer::start();

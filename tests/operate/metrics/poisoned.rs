@@ -1,5 +1,5 @@
-//! A user's recorder and subscriber whose lock is poisoned, so that each call into them panics, even in drops and while a
-//! thread unwinds. A panic while unwinding aborts the process if the library lets it through, so the test runs in a
+//! A user's recorder and subscriber whose lock is poisoned, so that each call into them panics, even in drops and while
+//! a thread unwinds. A panic while unwinding aborts the process if the library lets it through, so the test runs in a
 //! separate process.
 //!
 //! Promises: P11, P25.

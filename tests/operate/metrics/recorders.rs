@@ -223,8 +223,8 @@ async fn a_process_of_more_policies_than_labels() {
     assert_eq!((active("0"), active(OTHER_POLICIES)), (1.0, MORE as f64));
 }
 
-/// A gateway may have one policy for each route. A looked-up instrument is used for a second at most, so a round may look
-/// up some again.
+/// A gateway may have one policy for each route. A looked-up instrument is used for a second at most, so a round may
+/// look up some again.
 #[tokio::test]
 #[ignore = "another test starts it as a process of its own"]
 async fn a_process_of_two_hundred_policies() {

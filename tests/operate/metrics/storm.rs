@@ -32,8 +32,8 @@ const HOLD: u64 = 6;
 
 struct Storm {
     store: Store,
-    /// Ends the storm: set once a permit was revoked and the gauges have shown permits and waiters. Tasks read this flag
-    /// instead of the metrics, which take milliseconds.
+    /// Ends the storm: set once a permit was revoked and the gauges have shown permits and waiters. Tasks read this
+    /// flag instead of the metrics, which take milliseconds.
     is_over: AtomicBool,
 }
 

@@ -1,4 +1,5 @@
-//! A limit in shadow lets requests run at once, but holds and waits in its store as a limit in force would. Time is paused.
+//! A limit in shadow lets requests run at once, but holds and waits in its store as a limit in force would. Time is
+//! paused.
 //!
 //! Promises: P25.
 

@@ -15,7 +15,8 @@ use tokio::time::sleep;
 use tower::{Service, ServiceExt};
 use tower_semaphore::{Acquire, AcquireError, Claim, Claims, Permit, Semaphore};
 
-/// A store that records each refusal, in the order of the answers. If the store within answers at once, so does this one.
+/// A store that records each refusal, in the order of the answers. If the store within answers at once, so does this
+/// one.
 #[derive(Clone)]
 pub(crate) struct Noted {
     store: Arc<dyn Semaphore>,

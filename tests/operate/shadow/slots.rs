@@ -1,5 +1,5 @@
-//! Claims in shadow and claims in force may both wait. Those in shadow do not use the room (`max_waiting_total`) of those
-//! in force.
+//! Claims in shadow and claims in force may both wait. Those in shadow do not use the room
+//! (`max_waiting_total`) that claims in force need.
 //!
 //! Promises: P12, P25.
 

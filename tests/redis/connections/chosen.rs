@@ -41,8 +41,9 @@ fn parse(line: &str) -> Client {
         .collect()
 }
 
-/// Lets a message notify a waiter of its grant. Returns the connections that the store had while it waited: its runtime's,
-/// the keeper's and a subscribed one. The store's lease must be a minute, so that the grant cannot come from a poll.
+/// Lets a message notify a waiter of its grant. Returns the connections that the store had while it waited: its
+/// runtime's, the keeper's and a subscribed one. The store's lease must be a minute, so that the grant cannot come from
+/// a poll.
 pub(crate) async fn clients_of_a_notified_waiter(
     store: &RedisSemaphore,
     raw: &mut Raw,

@@ -1,4 +1,5 @@
-//! Data is lost under load: all keys vanish, one key of a semaphore is evicted, or a lagging replica replaces its primary.
+//! Data is lost under load: all keys vanish, one key of a semaphore is evicted, or a lagging replica replaces its
+//! primary.
 //!
 //! Promises: P4, P6.
 

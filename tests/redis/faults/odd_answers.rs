@@ -50,8 +50,8 @@ impl Odd {
         spoil(answer, &mut rng)
     }
 
-    /// A connector that spoils the answers of command connections. The connection for messages, which uses RESP3, is not
-    /// touched.
+    /// A connector that spoils the answers of command connections. The connection for messages, which uses RESP3, is
+    /// not touched.
     async fn connect(
         self,
         info: ConnectionInfo,

@@ -77,8 +77,8 @@ impl Doors {
         }
     }
 
-    /// Sends a request to the process with number `door`. Returns the status and the body, or `None` if the answer breaks
-    /// off or does not arrive.
+    /// Sends a request to the process with number `door`. Returns the status and the body, or `None` if the answer
+    /// breaks off or does not arrive.
     pub(crate) async fn send(
         &self,
         door: usize,

@@ -84,7 +84,7 @@ const ENDS: [End; 4] = [End::Close, End::HalfClose, End::Reset, End::Silence];
 const FLUSH: &str = "for _, key in ipairs(redis.call('KEYS', 'semaphore:*')) do \
     redis.call('DEL', key) end";
 
-/// The pause after each round, so long that a problem in it is not the consequence of a fault.
+/// The pause after each round. A problem near its end is not the consequence of a fault.
 const CALM: Duration = Duration::from_secs(12);
 
 /// Injects faults of Redis and of the connections to it, one after another, until `calm` is cancelled.
@@ -216,7 +216,8 @@ pub(crate) async fn of_processes(fixture: &Fixture, mut rng: Rng) {
     }
 }
 
-/// Injects a fault of a process. The first process is never replaced, so that its memory is measured over the whole run.
+/// Injects a fault of a process. The first process is never replaced, so that its memory is measured over the whole
+/// run.
 async fn inject_into_process(fixture: &Fixture, fault: ProcessFault, rng: &mut Rng) {
     let (any, replaced) = (rng.below(PROCESSES), 1 + rng.below(PROCESSES - 1));
     let (short, long) = (rng.millis(SHORT_MS), rng.millis(LONG_MS));

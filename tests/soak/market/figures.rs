@@ -13,8 +13,8 @@ use tokio::time::sleep;
 const TICK: Duration = Duration::from_secs(1);
 /// A process with fewer samples than this has not been warm for long enough to be judged.
 const FEWEST: usize = 30;
-/// The peaks of the last third of a process's life may exceed those of the second third by a factor (see `judge`) and by
-/// these constants.
+/// The peaks of the last third of a process's life may exceed those of the second third by a factor (see `judge`) and
+/// by these constants.
 const MORE_MEMORY: u64 = 16 << 20;
 const MORE_DESCRIPTORS: usize = 64;
 /// The number of descriptors that an idle process may have more than in its first sample.

@@ -1,8 +1,8 @@
 //! The responses in flight, as their clients see them.
 //!
 //! A response counts from its head until its client hangs up, or until the earliest time at which its body can end. It
-//! holds a permit for all that time, unless a fault has made its process lose permits. So a response does not count, or no
-//! longer, if such a fault began or ended after its request was sent.
+//! holds a permit for all that time, unless a fault has made its process lose permits. So a response does not count, or
+//! no longer, if such a fault began or ended after its request was sent.
 
 use super::{
     plan::{FLEET_LIMIT, LIMIT},

@@ -32,8 +32,8 @@ pub(super) enum Seen {
 #[derive(Debug, Default)]
 pub(super) struct Model {
     semaphores: HashMap<String, Semaphore>,
-    /// The waiters that left a queue in this call, by semaphore and id, each with a live waiter that was ahead of it, if
-    /// any.
+    /// The waiters that left a queue in this call, by semaphore and id, each with a live waiter that was ahead of it,
+    /// if any.
     left: HashMap<(String, String), Option<String>>,
 }
 

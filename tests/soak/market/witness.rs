@@ -1,5 +1,5 @@
-//! Follows `MONITOR` for the whole run, across restarts of Redis. Applies each command to a model of the data, and reports
-//! the changes that break a rule.
+//! Follows `MONITOR` for the whole run, across restarts of Redis. Applies each command to a model of the data, and
+//! reports the changes that break a rule.
 
 use super::{
     fixture::Fixture,
@@ -42,8 +42,8 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Takes a snapshot, and then follows `MONITOR` until Redis is gone. The mark shows where the snapshot is in the output
-    /// of `MONITOR`.
+    /// Takes a snapshot, and then follows `MONITOR` until Redis is gone. The mark shows where the snapshot is in the
+    /// output of `MONITOR`.
     async fn watch_one(&mut self, session: u64) -> io::Result<()> {
         let mut monitor = Raw::try_connect(self.fixture.port).await?;
         monitor.try_cmd(&["MONITOR"]).await?;
@@ -97,8 +97,8 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Judges a lease that ended without a release. A permit is refreshed until its release, unless its process or Redis
-    /// has trouble.
+    /// Judges a lease that ended without a release. A permit is refreshed until its release, unless its process or
+    /// Redis has trouble.
     fn judge_end(&self, id: &str, end: i64) {
         let fixture = self.fixture;
         fixture.report.count("units left to their leases");

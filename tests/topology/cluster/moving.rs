@@ -138,8 +138,8 @@ async fn a_slot_whose_move_does_not_end_fails_its_own_claims_only_and_in_time() 
     assert_eq!(harmed.count(), 0, "of {}", seen.len());
 }
 
-/// Applies `fault` to a slot. Claims on it must fail with one of these errors, and a claim on another slot of the same node
-/// must pass.
+/// Applies `fault` to a slot. Claims on it must fail with one of these errors, and a claim on another slot of the same
+/// node must pass.
 async fn fails_its_own_claims_only(errors: &[&str], fault: impl AsyncFnOnce(&mut Cluster, usize)) {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let _share = beside_others().await;

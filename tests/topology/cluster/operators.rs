@@ -68,7 +68,8 @@ impl Busy {
 async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
     let busy = Busy::new().await;
     let (policy, key) = busy.policy_and_key();
-    // The pause is shorter than the claims' waits, because a claim whose wait ends before a pause does leaves the queue.
+    // The pause is shorter than the claims' waits, because a claim whose wait ends before a pause does leaves the
+    // queue.
     let paused = busy.store.pause(&policy, &key, BOUND, "");
     paused.await.expect("it is paused");
     busy.cluster.begin_move(busy.slot, 0, 1).await;

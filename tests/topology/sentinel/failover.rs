@@ -105,7 +105,7 @@ async fn a_requested_failover_loses_no_unit_of_a_budget() {
     let _share = beside_others().await;
     let sentinels = Sentinels::start().await;
     let store = store(&sentinels).await;
-    // The window is so long that almost no units come back while the test runs.
+    // In this window almost no units come back while the test runs.
     let month = Duration::from_secs(30 * 24 * 60 * 60);
     let tokens = |estimate| {
         claim()

@@ -1,7 +1,7 @@
 //! The store follows the Sentinels' reports, and each server's own report of its role.
 //!
-//! The tests reconfigure one Sentinel to name another server. So both servers are reachable primaries, as after a failover
-//! that the old primary has not noticed.
+//! The tests reconfigure one Sentinel to name another server. So both servers are reachable primaries, as after a
+//! failover that the old primary has not noticed.
 //!
 //! Promises: P18.
 
@@ -25,8 +25,8 @@ async fn connect(sentinel: &RedisServer) -> Result<RedisSemaphore, ConnectError>
         .await
 }
 
-/// Claims in a separate runtime until this runtime has a connection to the new server. Until then its claims may use the
-/// keeper's connection to the old one.
+/// Claims in a separate runtime until this runtime has a connection to the new server. Until then its claims may use
+/// the keeper's connection to the old one.
 fn claim_elsewhere(store: &RedisSemaphore, new: &RedisServer) {
     let other = Claim::new("elsewhere").with_limit(10_000);
     let run = || {

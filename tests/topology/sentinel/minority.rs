@@ -109,7 +109,7 @@ async fn one_sentinel_of_three_does_not_vouch_for_a_primary_that_was_started_aga
         store.acquire(claim().with_limit(10_000)).await.is_ok()
     })
     .await;
-    // The other two Sentinels may have promoted another primary, of which this process cannot learn.
+    // The other two Sentinels may have promoted another primary, and this process cannot learn that.
     primary.restart();
     grants_nothing(&store, &primary).await;
 }

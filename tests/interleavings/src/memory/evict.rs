@@ -1,5 +1,5 @@
-//! A shard is full of idle entries, so the entry of one more key is removed (evicted) when it becomes idle, while claims
-//! for it come. The next claim gets a new entry, whose tokens continue.
+//! A shard is full of idle entries, so the entry of one more key is removed (evicted) when it becomes idle, while
+//! claims for it come. The next claim gets a new entry, whose tokens continue.
 //!
 //! Promises: P1, P5, P11.
 
@@ -13,7 +13,8 @@ use std::{
     sync::{Arc, LazyLock, Mutex},
 };
 
-/// Keys of shard 0: one more than the shard keeps when they are idle. The hashes have the same seed in the whole process.
+/// Keys of shard 0: one more than the shard keeps when they are idle. The hashes have the same seed in the whole
+/// process.
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let found = Arc::new(Mutex::new(Vec::new()));
     let keys = Arc::clone(&found);

@@ -240,8 +240,8 @@ fn a_claim_that_is_dropped_with_its_carrier_while_it_is_granted_is_released() {
     });
 }
 
-/// The last permit and the last handle are dropped while the thread sleeps or is about to sleep. It must be woken, or wake
-/// soon.
+/// The last permit and the last handle are dropped while the thread sleeps or is about to sleep. It must be woken, or
+/// wake soon.
 #[test]
 fn the_thread_wakes_after_the_last_drops() {
     explore_most(|| {

@@ -47,9 +47,9 @@ async fn send_times_of_a_crowd() -> Vec<Instant> {
     sent.iter().map(|seen| seen.at).collect()
 }
 
-/// A call ends `DELAY` after it was sent at the earliest, so any call and the 32nd after it are sent at least `DELAY` apart.
-/// A round may fail on a busy machine: the proxy may see a call late, and a waiting call is sent anyway once no call has
-/// ended for a second.
+/// A call ends `DELAY` after it was sent at the earliest, so any call and the 32nd after it are sent at least `DELAY`
+/// apart. A round may fail on a busy machine: the proxy may see a call late, and a waiting call is sent anyway once no
+/// call has ended for a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_wait_their_turn_for_longer_than_the_timeout_and_succeed() {
     let round = async || {

@@ -61,7 +61,8 @@ async fn listens(raw: &mut Raw, info: &PermitInfo) {
     .await;
 }
 
-/// Checks that the permit is lost for good: two seconds later it has not been acquired again, although the key has room.
+/// Checks that the permit is lost for good: two seconds later it has not been acquired again, although the key has
+/// room.
 async fn stays_revoked(permit: &Permit, raw: &mut Raw) {
     is_notified(permit).await;
     eventually("the loss is permanent", BOUND, async || permit.weight() == 0).await;

@@ -214,8 +214,8 @@ async fn store_of(cluster: &Cluster) -> Store {
     Arc::new(connected(connect).await)
 }
 
-/// While a slot moves, its old node refuses commands for a key that it lacks. So a script that empties a key fails at its
-/// next command for that key.
+/// While a slot moves, its old node refuses commands for a key that it lacks. So a script that empties a key fails at
+/// its next command for that key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_while_the_slot_moves_is_complete_or_an_error() {
     let cluster = Cluster::of_primaries(3).await;

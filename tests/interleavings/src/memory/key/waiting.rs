@@ -109,7 +109,8 @@ fn two_that_join_while_the_unit_is_released_are_granted() {
         let joins = [0, 1].map(|_| key.spawn(|key| key.join_queue(1)));
         key.release(1);
         let mut waiting = join(joins);
-        // One of them has been granted at this point. It must be waited for first, because its release grants the other.
+        // One of them has been granted at this point. It must be waited for first, because its release grants the
+        // other.
         let queued = key.change(|entry, _| entry.queue.listed(None).1);
         let queued = queued.expect("a unit is held")[0].0.serial;
         waiting.sort_by_key(|waiting| queued == waiting.serial);
