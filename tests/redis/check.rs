@@ -416,10 +416,10 @@ async fn a_key_of_another_type_blames_the_prefix() {
         raw.cmd(&["LPUSH", name, "mine"]).await;
         let outcome = RedisSemaphore::connect(server.url()).await;
         let error = outcome.expect_err("it is found");
-        let said = causes(&error);
+        let text = causes(&error);
         assert!(
-            error.setting() == Some("prefix") && said.contains(name),
-            "{said}"
+            error.setting() == Some("prefix") && text.contains(name),
+            "{text}"
         );
     }
 }
@@ -509,7 +509,7 @@ async fn a_long_window_without_an_append_only_file_is_a_risk() {
 
 /// The documented rights of claims with a window, and no others.
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_with_a_window_need_three_rights_more() {
+async fn claims_with_a_window_need_three_more_rights() {
     let server = RedisServer::start();
     let claim = || {
         let claim = Claim::new("a").with_limit(9);

@@ -49,6 +49,7 @@ async fn enqueue(store: &RedisSemaphore, raw: &mut Raw, count: usize) -> Waiters
     waiters
 }
 
+/// Starts more waiting claims, and returns when all of them are in the queue.
 async fn join(store: &RedisSemaphore, raw: &mut Raw, waiters: &mut Waiters, count: usize) {
     let before = raw.zcard(QUEUE).await;
     for _ in 0..count {
@@ -65,6 +66,7 @@ async fn queued(raw: &mut Raw, count: usize) {
     .await;
 }
 
+/// Waits for the next grant.
 async fn next(waiters: &mut Waiters) -> Permit {
     let granted = tokio::time::timeout(BOUND, waiters.join_next()).await;
     let granted = granted
@@ -122,7 +124,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     drop(next(&mut waiters).await);
 }
 
-/// Waits until the store has subscribed to its channel. Later waiters need no poll because of a new subscription.
+/// Waits until the store has subscribed to its channel, because a new subscription makes waiters poll once more.
 async fn subscribed(store: &RedisSemaphore, raw: &mut Raw) {
     let held = store.acquire(claim(1)).await.expect("there is room");
     let waits = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
@@ -140,7 +142,7 @@ async fn subscribed(store: &RedisSemaphore, raw: &mut Raw) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_head_lets_the_next_waiter_in_at_once() {
+async fn the_waiter_behind_a_cancelled_head_is_granted_at_once() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));

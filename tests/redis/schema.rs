@@ -41,6 +41,7 @@ impl Other {
     }
 }
 
+/// A server, a store, and another process, which the test plays.
 async fn both() -> (RedisServer, RedisSemaphore, Other) {
     let server = RedisServer::start();
     let builder = RedisSemaphore::builder().lease(LEASE);

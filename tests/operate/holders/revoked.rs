@@ -19,7 +19,7 @@ facts_of_operators! {
     all_units_of_a_permit_that_grew_and_shrank_are_free
     a_claim_that_waits_is_revoked
     a_revoked_claim_that_is_dropped_releases_nothing
-    a_revoked_head_lets_the_next_in
+    the_waiter_behind_a_revoked_head_is_granted
     a_permit_that_waited_is_revoked_by_the_id_that_it_had_in_the_queue
     one_limit_of_several_is_revoked_and_the_whole_permit_is_lost
     a_claim_that_waits_for_its_second_limit_is_revoked_at_its_first
@@ -138,7 +138,7 @@ async fn a_revoked_claim_that_is_dropped_releases_nothing(store: Store) {
     assert!(store.acquire(claim("a", 2)).await.is_err());
 }
 
-async fn a_revoked_head_lets_the_next_in(store: Store) {
+async fn the_waiter_behind_a_revoked_head_is_granted(store: Store) {
     let _permit = granted(&store, &claim("a", 2)).await;
     let (heavy, info) = queued(&store, waiting("a", 2).with_weight(2), 0).await;
     let (light, _) = queued(&store, waiting("a", 2), 1).await;

@@ -220,7 +220,7 @@ async fn a_request_that_a_limit_in_shadow_would_refuse_counts_and_is_admitted() 
 }
 
 #[tokio::test]
-async fn a_permit_counts_once_whatever_ends_it_and_how_often() {
+async fn a_permit_that_is_released_and_dropped_repeatedly_counts_once() {
     install();
     let (store, policy) = (MemorySemaphore::new(), "ends");
     let permit = acquire(&store, claim(policy)).await;

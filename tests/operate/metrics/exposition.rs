@@ -37,7 +37,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    fn read(line: &str) -> Self {
+    fn parse(line: &str) -> Self {
         let (series, value) = line.rsplit_once(' ').expect("a value");
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         let labels = labels.trim_end_matches('}').split("\",");
@@ -59,13 +59,15 @@ impl Series {
     }
 }
 
+/// Parses the text of an exporter.
 pub(crate) fn series(text: &str) -> Vec<Series> {
     let lines = text
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(Series::read).collect()
+    lines.map(Series::parse).collect()
 }
 
+/// All current series.
 pub(crate) fn all() -> Vec<Series> {
     install();
     series(&EXPORTER.render())

@@ -56,13 +56,13 @@ async fn leaves_room(store: impl Semaphore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_memory_a_trial_that_is_overloaded_leaves_room_for_those_in_force() {
+async fn in_memory_an_overloaded_trial_leaves_room_for_claims_in_force() {
     leaves_room(MemorySemaphore::builder().max_waiting_total(MOST).build()).await;
 }
 
 #[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread")]
-async fn over_redis_a_trial_that_is_overloaded_leaves_room_for_those_in_force() {
+async fn over_redis_an_overloaded_trial_leaves_room_for_claims_in_force() {
     let server = testing::redis::RedisServer::start();
     let store = tower_semaphore::RedisSemaphore::builder().max_waiting_total(MOST);
     leaves_room(store.connect(server.url()).await.expect("it connects")).await;

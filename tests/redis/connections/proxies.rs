@@ -154,7 +154,7 @@ async fn a_proxy_that_closes_at_every_command_is_unavailable() {
 
 /// The connection may have ended at that moment for another reason, such as a restart.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_ends_once_at_an_optional_command_is_no_reason_to_leave_it_out() {
+async fn an_optional_command_is_still_sent_after_one_connection_ended_at_it() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let first = AtomicBool::new(true);

@@ -157,10 +157,10 @@ async fn the_certificates_of_the_system_are_trusted_unless_others_are_set() {
         .env("SSL_CERT_FILE", server.authority_file())
         .output()
         .expect("the process starts");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}"
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
     );
 }
 
@@ -276,10 +276,10 @@ async fn a_private_key_is_in_no_error_and_in_no_debug_output() {
     let builder = RedisSemaphore::builder().client_certificate(own.certificate, own.key.as_str());
     let wrong = RedisSemaphore::builder().client_certificate(key_of_another, own.key);
     let wrong = wrong.connect(server.url()).await.expect_err("they differ");
-    let said = format!("{builder:?} {wrong:?} {}", causes(&wrong));
+    let text = format!("{builder:?} {wrong:?} {}", causes(&wrong));
     assert!(
-        !said.contains(&secret) && !said.contains("PRIVATE"),
-        "{said}"
+        !text.contains(&secret) && !text.contains("PRIVATE"),
+        "{text}"
     );
 }
 
@@ -322,9 +322,9 @@ async fn a_market_without_the_setting_does_not_trust_the_authority() {
     let url = server.url();
     let mut market = command("market", &[("REDIS_URL", &*url), ("PORT", "0")]);
     let output = market.output().await.expect("it ends");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && said.starts_with("REDIS_URL: "),
-        "{said}"
+        !output.status.success() && text.starts_with("REDIS_URL: "),
+        "{text}"
     );
 }

@@ -29,11 +29,11 @@ fn patient() -> Builder {
 /// Asserts that an outcome is an error that satisfies `is_it` and contains all of these words.
 fn explained(outcome: Outcome, is_it: impl Fn(&ConnectError) -> bool, words: &[&str]) {
     let error = outcome.expect_err("it cannot work");
-    let said = causes(&error);
+    let text = causes(&error);
     assert!(is_it(&error), "{error:?}");
-    let is_said = |word: &&str| said.contains(*word);
-    assert!(words.iter().all(is_said), "{said}");
-    assert!(!format!("{said} {error:?}").contains("staple"), "{said}");
+    let is_in_text = |word: &&str| text.contains(*word);
+    assert!(words.iter().all(is_in_text), "{text}");
+    assert!(!format!("{text} {error:?}").contains("staple"), "{text}");
 }
 
 fn is_credentials(error: &ConnectError) -> bool {
@@ -314,8 +314,8 @@ async fn a_claim_without_a_server_names_each_cause_once() {
     server.kill();
     eventually("the connection is refused", BOUND, async || {
         let answer = store.acquire(claim()).await;
-        let said = causes(&answer.expect_err("no server is there"));
-        said.contains("no connection to Redis: Connection refused")
+        let text = causes(&answer.expect_err("no server is there"));
+        text.contains("no connection to Redis: Connection refused")
     })
     .await;
 }
@@ -365,8 +365,8 @@ async fn temporary_errors_are_unavailable_and_a_server_other_than_redis_is_a_mis
     }
     for line in ["HTTP/1.1 400 Bad Request\r\n", "+OK\r\n", ":1\r\n"] {
         let outcome = patient().connect(answers_with(line).await).await;
-        let said = causes(outcome.as_ref().expect_err("it is not Redis"));
-        assert!(!said.contains('\n'), "{said}");
+        let text = causes(outcome.as_ref().expect_err("it is not Redis"));
+        assert!(!text.contains('\n'), "{text}");
         explained(outcome, is_setting("url"), &["no Redis"]);
     }
 }

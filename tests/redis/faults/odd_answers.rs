@@ -120,8 +120,8 @@ fn encoded(value: &Value) -> Vec<u8> {
             items('%', all.len(), &mut both)
         }
         Value::ServerError(error) => {
-            let said = error.details().unwrap_or_default();
-            format!("-{} {said}\r\n", error.code()).into_bytes()
+            let text = error.details().unwrap_or_default();
+            format!("-{} {text}\r\n", error.code()).into_bytes()
         }
         _ => b"$-1\r\n".to_vec(),
     }
@@ -142,7 +142,7 @@ fn spoil(value: Value, rng: &mut Rng) -> Value {
     }
 }
 
-/// A random value that no script returns in this place.
+/// A random value, mostly one that no script returns in this place.
 fn any(rng: &mut Rng) -> Value {
     let numbers = [i64::MIN, -1, 0, 1, 7, 1 << 53, i64::MAX];
     let texts = ["", "-1", "1 2 3", "99999999999999999999", "nan", "\u{fffd}"];

@@ -103,8 +103,8 @@ async fn sentinels_and_the_primary_have_separate_passwords() {
     let url = sentinel.url_of("watcher:of%20sentinels");
     let urls = [url.replacen(&address, &format!("{address}{database}"), 1)];
     let builder = patient().fixed_credentials("ann", "battery-staple");
-    let said = format!("{builder:?}");
-    assert!(!said.contains("staple"), "{said}");
+    let text = format!("{builder:?}");
+    assert!(!text.contains("staple"), "{text}");
     let store = builder
         .connect_sentinel(urls.clone(), Sentinels::NAME)
         .await;
@@ -122,8 +122,8 @@ async fn sentinels_and_the_primary_have_separate_passwords() {
             .await;
         let error = outcome.expect_err("the credentials are wrong");
         assert_eq!(error.kind(), Kind::Misconfigured, "{error:?}");
-        let said = format!("{} {error:?}", causes(&error));
-        assert!(!said.contains("staple"), "{said}");
+        let text = format!("{} {error:?}", causes(&error));
+        assert!(!text.contains("staple"), "{text}");
         error.setting().expect("it is named")
     };
     let wrong = patient().fixed_credentials("ann", "wrong-staple");

@@ -6,7 +6,7 @@ use super::fixture::Fixture;
 use crate::explore::{block_on, explore, join};
 
 #[test]
-fn a_permit_that_shrinks_lets_a_waiter_in() {
+fn a_permit_that_shrinks_makes_room_for_a_waiter() {
     explore(|| {
         let fixture = Fixture::new(2);
         let held = fixture.acquire(2);

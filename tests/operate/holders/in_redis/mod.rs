@@ -1,8 +1,8 @@
 //! Faults that only a store in Redis meets: other processes, lost messages, outages, forged ids.
 
 mod crowded;
+mod notified;
 mod stored;
-mod told;
 
 use super::{BOUND, Store, Waiter, claim, is_notified, queued};
 use std::{sync::Arc, time::Duration};
@@ -65,7 +65,10 @@ async fn listens(raw: &mut Raw, info: &PermitInfo) {
 /// room.
 async fn stays_revoked(permit: &Permit, raw: &mut Raw) {
     is_notified(permit).await;
-    eventually("the loss is permanent", BOUND, async || permit.weight() == 0).await;
+    eventually("the loss is permanent", BOUND, async || {
+        permit.weight() == 0
+    })
+    .await;
     let end = raw.server_time_ms().await + 2_000;
     while raw.server_time_ms().await < end {
         assert!(permit.is_lost());

@@ -159,7 +159,7 @@ fn two_releases_wake_a_heavy_waiter_and_the_light_one_behind_it() {
 /// A waiter leaves while a unit is released. It leaves the queue, or it is granted and releases the unit. A waiter that
 /// is too heavy for the unit no longer blocks the others.
 #[test]
-fn a_waiter_that_leaves_lets_the_next_in() {
+fn the_waiter_behind_one_that_leaves_is_granted() {
     for limit in [1, 2] {
         explore(move || {
             let key = Key::with_held(limit, limit);
@@ -176,7 +176,7 @@ fn a_waiter_that_leaves_lets_the_next_in() {
 
 /// Once the queue is empty, claims without a wait are granted again.
 #[test]
-fn the_last_waiter_that_leaves_opens_the_key() {
+fn claims_are_granted_again_after_the_last_waiter_has_left() {
     explore(|| {
         let key = Key::with_held(1, 1);
         let waiting = key.join_queue(1);
