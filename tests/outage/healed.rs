@@ -16,8 +16,8 @@ fn degraded(permits: &[Permit]) -> usize {
     permits.iter().filter(|permit| permit.is_degraded()).count()
 }
 
-/// Three processes lose the server, and reach it again at the same time. One of them has begun to connect just before,
-/// and its packets were lost.
+/// Three processes lose the server, and can reach it again at the same time. Just before that, one of them has begun to
+/// connect, and its packets were lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_was_connecting_when_the_network_healed_keeps_to_the_limit() {
     let server = RedisServer::start();

@@ -196,8 +196,8 @@ async fn a_growth_that_is_polled_only_once_holds_up_no_claim() {
     let store = patient(&server).await;
     let claim = |key: u64| store.acquire(Claim::new(key).with_limit(2));
     let permit = claim(0).await.expect("there is room");
-    // Claims wait until their number equals the number of calls in flight. So the first two are sent alone, and the third
-    // waits.
+    // Claims wait until their number equals the number of calls in flight. So the first two are sent alone, and the
+    // third waits.
     let mut in_flight = [claim(1), claim(2)];
     in_flight.iter_mut().for_each(poll);
     let mut claim = claim(3);

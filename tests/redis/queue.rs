@@ -260,7 +260,7 @@ fn text(log: &[Seen]) -> Vec<String> {
         .collect()
 }
 
-/// As after scripts that were aborted midway, `alive` has ids without a queue entry, more than one call removes.
+/// The key `alive` has more ids without a queue entry than one call removes, as after scripts that were aborted midway.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_waiter_is_removed_from_a_full_queue_although_stray_ids_come_before_it() {
     let server = RedisServer::start();

@@ -51,7 +51,7 @@ fn claim(limit: u32) -> Claim {
     Claim::new("a").with_limit(limit)
 }
 
-/// The error's text of a claim that no replica has confirmed.
+/// The text of the error of a claim, which must be that no replica has confirmed it.
 fn unavailable(answer: Result<Permit, AcquireError>) -> String {
     let error = answer.expect_err("no replica has it");
     let error = error

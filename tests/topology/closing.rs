@@ -125,7 +125,7 @@ async fn works(store: &RedisSemaphore) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_server_is_connected_to_rarely_and_found_when_it_is_back() {
+async fn the_store_rarely_connects_to_a_closing_server_and_finds_it_when_it_is_back() {
     let mut server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url()).await;
     let store = store.expect("it connects");
@@ -143,7 +143,7 @@ async fn one_server_is_connected_to_rarely_and_found_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_nodes_of_a_cluster_are_connected_to_rarely() {
+async fn the_store_rarely_connects_to_closing_nodes_of_a_cluster() {
     let mut cluster = Cluster::of_primaries(3).await;
     let store = cluster::connect(RedisSemaphore::builder(), &cluster).await;
     claim_in_runtimes(&store);
@@ -163,7 +163,7 @@ async fn the_nodes_of_a_cluster_are_connected_to_rarely() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_node_of_a_cluster_is_connected_to_rarely() {
+async fn the_store_rarely_connects_to_one_closing_node_of_a_cluster() {
     let mut cluster = Cluster::with(3, false, &["--cluster-require-full-coverage", "no"]).await;
     let store = cluster::connect(RedisSemaphore::builder(), &cluster).await;
     claim_in_runtimes(&store);
@@ -176,7 +176,7 @@ async fn one_node_of_a_cluster_is_connected_to_rarely() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_are_connected_to_rarely() {
+async fn the_store_rarely_connects_to_closing_sentinels() {
     let mut primary = RedisServer::start();
     let mut sentinels = [0; 3].map(|_| sentinel::watching(&primary, 3));
     let urls: Vec<_> = sentinels.iter().map(RedisServer::url).collect();

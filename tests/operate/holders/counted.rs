@@ -12,7 +12,7 @@ use tower_semaphore::{
 };
 
 facts_of_operators! {
-    counts_are_those_of_each_usage
+    counts_agree_with_the_usage_of_each_key
     unused_keys_count_nothing
     long_keys_and_flows_are_listed_and_counted_by_their_sha_256
     this_process_is_alive
@@ -23,7 +23,7 @@ async fn counts(store: &Store, keys: &[StoredKey]) -> Vec<KeyCounts> {
     counts.expect("the store answers")
 }
 
-async fn counts_are_those_of_each_usage(store: Store) {
+async fn counts_agree_with_the_usage_of_each_key(store: Store) {
     let heavy = granted(&store, &claim("a", 5).with_weight(4)).await;
     let others = ["b", "c", "c"].map(|key| claim(key, 2));
     let mut permits = Vec::new();

@@ -18,7 +18,7 @@ use tower_semaphore::{
 facts_of_operators! {
     nothing_is_shown_of_an_unused_key
     a_permit_is_shown_with_its_weight_label_process_and_times
-    the_limit_is_that_of_the_last_claim
+    usage_shows_the_limit_of_the_last_claim
     permits_of_one_moment_are_always_shown_in_the_same_order
     waiters_are_shown_in_the_order_of_the_queue
     waiters_are_shown_with_their_flows_in_the_order_in_which_they_are_served
@@ -70,7 +70,7 @@ async fn a_permit_is_shown_with_its_weight_label_process_and_times(store: Store)
     assert!(export.ends.is_none_or(|ends| ends > usage.now));
 }
 
-async fn the_limit_is_that_of_the_last_claim(store: Store) {
+async fn usage_shows_the_limit_of_the_last_claim(store: Store) {
     let _first = granted(&store, &claim("a", 5)).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
     let second = granted(&store, &claim("a", 9)).await;

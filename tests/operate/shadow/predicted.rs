@@ -79,7 +79,7 @@ fn exponential(rng: &mut Rng, mean: Duration) -> Duration {
 
 const WAITS: [u64; 2] = [0, 100];
 
-/// How much the refusals in shadow differ from those of the limit in force, in percent.
+/// The difference between the refusals in shadow and those of the limit in force, in percent of the latter.
 async fn difference(name: &str, load: Load, stores: [Store; 2]) -> f64 {
     let [enforced, tried] = stores;
     // Both run at the same time, so that a disturbance affects both.

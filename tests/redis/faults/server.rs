@@ -1,4 +1,4 @@
-//! Redis is stopped, killed, or restarted without its data.
+//! Redis is paused, stopped, or out of memory. Also the settings that a store refuses.
 //!
 //! Promises: P4, P18, P20.
 
@@ -8,7 +8,7 @@ use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore, redis};
 
 const LEASE: Duration = Duration::from_secs(3);
 const BOUND: Duration = Duration::from_secs(10);
-/// The time within which a restored store serves again.
+/// The time within which a store serves again after its server is back.
 const BACK: Duration = Duration::from_secs(2);
 /// The longest time of a claim: 500 ms with a reconnect, and slack for a busy machine.
 const CLAIM_TIME: Duration = Duration::from_millis(1_500);

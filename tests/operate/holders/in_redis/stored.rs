@@ -153,7 +153,7 @@ async fn a_page_among_many_foreign_keys_takes_no_longer_than_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_has_a_thousand_keys_and_few_more_although_it_has_time() {
+async fn a_page_ends_soon_after_a_thousand_keys_although_it_has_time() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let script = "for key = 1, 5000 do
         redis.call('SET', 'semaphore:2:{concurrency:' .. key .. '}:held', '')

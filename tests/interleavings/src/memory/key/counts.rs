@@ -28,7 +28,7 @@ fn two_units_have_two_holders() {
 }
 
 #[test]
-fn a_heavy_permit_fits_beside_none() {
+fn a_permit_of_the_whole_limit_fits_beside_no_other() {
     explore(|| {
         let key = Key::with_held(2, 1);
         let others = [1, 2].map(|weight| key.spawn(move |key| key.use_briefly(weight)));
