@@ -142,7 +142,7 @@ fn spoil(value: Value, rng: &mut Rng) -> Value {
     }
 }
 
-/// A random value, mostly one that no script returns in this place.
+/// A random value, which scripts rarely return in this place.
 fn any(rng: &mut Rng) -> Value {
     let numbers = [i64::MIN, -1, 0, 1, 7, 1 << 53, i64::MAX];
     let texts = ["", "-1", "1 2 3", "99999999999999999999", "nan", "\u{fffd}"];
