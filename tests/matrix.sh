@@ -54,7 +54,7 @@ test_server() {
     done
 }
 
-# Adds the cells of a row.
+# Adds the cells of a row: one for each way.
 test_ways() {
     local way cell
     for way in "${all_ways[@]}"; do

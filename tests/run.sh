@@ -15,7 +15,7 @@ case "$*" in
         ;;
 esac
 
-# Nothing is built twice here, and the incremental files of cargo take more disk space than everything else.
+# Nothing is built again after a change here, and cargo's files for that take more disk space than everything else.
 export CARGO_INCREMENTAL=0
 
 source tests/run/tools.sh
@@ -66,7 +66,7 @@ doctests() {
     printf '%s passed\n' "$(count_passed "$log")"
 }
 
-# Each change runs 3,196 schedules, of all workloads together.
+# Runs 17,500 schedules of each workload. The tests of each change run 3,196 of all workloads together.
 schedules() {
     local workload
     for workload in "" _on_a_cluster _in_outages _in_outages_of_a_cluster _with_fair_queues _with_limits _with_pauses \

@@ -1,4 +1,4 @@
-//! The clocks of a process: a machine resumes after a suspension, or NTP sets its wall clock forward.
+//! Clocks that jump under a process: its machine resumes after a suspension, or NTP sets the wall clock forward.
 //!
 //! Promises: P4, P6, P8.
 
@@ -20,17 +20,19 @@ const URL: &str = "CLOCKS_URL";
 const KEYS: &str = "CLOCKS_KEYS";
 /// Long enough that no permit ends by itself in these tests and that ticks are far apart.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long a process waits for a loss: until the next tick, and for the refresh that follows.
+/// The time for which a process waits for a loss: until the keeper's next tick and its refreshes.
 const WATCHED: Duration = Duration::from_secs(8);
-/// Longer than a lease, in seconds.
+/// The length of each jump in seconds, longer than a lease.
 const LEAP: i64 = 60;
 
-/// The machine's uptime, suspensions included, minus the time that this process has run since `start`.
+/// A time in seconds that grows only by suspensions: the machine's uptime, which includes them, minus the time that
+/// this process has run since `start`.
 fn suspended(start: Instant) -> f64 {
     let booted = clock_gettime(ClockId::Boottime).tv_sec as f64;
     booted - start.elapsed().as_secs_f64()
 }
 
+/// Acquires `count` permits of different keys. Claims that fail on a busy machine are repeated with other keys.
 async fn hold(store: &RedisSemaphore, name: &str, count: usize) -> Vec<Permit> {
     let (mut permits, mut number) = (Vec::new(), 0);
     while permits.len() < count {
@@ -43,18 +45,20 @@ async fn hold(store: &RedisSemaphore, name: &str, count: usize) -> Vec<Permit> {
     permits
 }
 
+/// The number of permits that are lost within `WATCHED`.
 async fn lost(permits: &[Permit]) -> usize {
     let lost = permits.iter().map(|permit| timeout(WATCHED, permit.lost()));
     let lost = join_all(lost).await.into_iter();
     lost.filter(Result::is_ok).count()
 }
 
-/// Holds `keys` permits from before a suspension and `keys` from after it. Prints how many of each are lost.
+/// Holds `keys` permits from before a suspension and `keys` from after it. Prints the number of lost permits of each
+/// kind.
 async fn outlives_a_suspension(store: &RedisSemaphore, keys: usize) {
     let before = hold(store, "before", keys).await;
     let start = Instant::now();
     let first = suspended(start);
-    // The keeper ticks at least once during this sleep.
+    // The keeper's thread runs at least once during this sleep.
     sleep(LEASE / 12).await;
     println!("\nholds");
     while suspended(start) - first < LEAP as f64 / 2.0 {
@@ -65,6 +69,7 @@ async fn outlives_a_suspension(store: &RedisSemaphore, keys: usize) {
     println!("\nbefore {before}\nafter {after}");
 }
 
+/// Holds `keys` permits, and prints the number of lost ones.
 async fn watches(store: &RedisSemaphore, keys: usize) {
     let permits = hold(store, "k", keys).await;
     println!("\nholds");
@@ -100,7 +105,8 @@ impl Holder {
     async fn start(keys: &str) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::start(&server).await;
-        // After a suspension the network takes a moment to return, so the keeper must refresh twice.
+        // After a suspension the network takes a moment to return. So the first reply is lost, and the keeper must
+        // refresh again.
         proxy.drop_replies_to(1, is_refresh_of_after);
         let clock = SteppedClock::compile();
         let mut child = child(module_path!(), "a_process_with_a_clock_of_its_own")
@@ -117,19 +123,20 @@ impl Holder {
             child,
             lines: BufReader::new(out).lines(),
         };
-        holder.says("holds");
+        holder.wait_for("holds");
         holder
     }
 
-    /// Waits for a line with this start, and returns the rest of it.
-    fn says(&mut self, start: &str) -> String {
+    /// Waits for a line that the child prints with this start. Returns the rest of the line.
+    fn wait_for(&mut self, start: &str) -> String {
         let lines = self.lines.by_ref().map_while(Result::ok);
-        let mut said = lines.filter_map(|line| Some(line.strip_prefix(start)?.to_owned()));
-        tokio::task::block_in_place(|| said.next().expect("it goes on"))
+        let mut found = lines.filter_map(|line| Some(line.strip_prefix(start)?.to_owned()));
+        tokio::task::block_in_place(|| found.next().expect("it goes on"))
     }
 
+    /// The numbers of lost permits that the child prints after these words.
     fn lost<const N: usize>(mut self, groups: [&str; N]) -> [usize; N] {
-        let lost = groups.map(|group| self.says(group).parse().expect("a number"));
+        let lost = groups.map(|group| self.wait_for(group).parse().expect("a number"));
         self.child.wait().expect("it ends");
         lost
     }
@@ -145,13 +152,13 @@ fn is_refresh_of_after(args: &[Vec<u8>]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_from_before_a_suspension_are_lost_and_those_granted_since_are_not() {
+async fn a_suspension_loses_the_permits_from_before_it_and_none_granted_after_it() {
     let _alone = alone().await;
     for _ in 0..5 {
         let holder = Holder::start("suspended 20").await;
         holder.clock.suspend(LEAP);
-        let [before, since] = holder.lost(["before ", "after "]);
-        assert_eq!(since, 0, "of 20");
+        let [before, after] = holder.lost(["before ", "after "]);
+        assert_eq!(after, 0, "of 20");
         // A few permits may have been refreshed just before the suspension. On a busy machine the keeper may tick
         // before the new permits are granted, and then refreshes the old ones at once.
         if before > 10 {
@@ -161,7 +168,7 @@ async fn permits_from_before_a_suspension_are_lost_and_those_granted_since_are_n
     panic!("no permit was lost");
 }
 
-/// Enough permits that refreshing them all takes longer than a timeout.
+/// Refreshing these 2,000 permits takes longer than a timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wall_clock_that_is_set_forward_loses_no_permit() {
     let _alone = alone().await;

@@ -27,14 +27,14 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::Builder};
 /// The largest number of rounds. On a busy machine a round's pings may be late for other reasons.
 const ROUNDS: usize = 8;
 
-/// The longest time for which the server may work before it answers another user. This is CPU time, so other load on
-/// the machine hardly matters. Handling all units at once takes half a second or more.
+/// The longest time for which the server may work before it answers another user, in CPU time, so that other load on
+/// the machine hardly matters. Handling all units at once would take half a second or more.
 const STALL: Duration = Duration::from_millis(100);
 
 /// Long enough for the server to handle all units.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Another user of the server, on a separate thread.
+/// Another user of the server, which sends pings on a separate thread.
 struct Other {
     end: Arc<AtomicBool>,
     pings: JoinHandle<Duration>,
@@ -60,6 +60,7 @@ impl Other {
     }
 }
 
+/// Pings until `end` is set. Returns the longest CPU time that the server used before it answered one.
 async fn ping(port: u16, pid: u32, end: &AtomicBool) -> Duration {
     let mut raw = Raw::connect(port).await;
     let mut slowest = Duration::ZERO;
@@ -101,7 +102,7 @@ fn builder() -> Builder {
 
 async fn stalls_no_other_user(mut rig: Rig) {
     let mut rounds = Vec::new();
-    // The best of several rounds counts for each phase.
+    // For each phase (acquire and release) the best of several rounds counts.
     for _ in 0..ROUNDS {
         rounds.push(heavy_round(&mut rig).await);
         let best = |phase: usize| rounds.iter().map(|round: &[_; 2]| round[phase]).min();
@@ -131,34 +132,36 @@ async fn heavy_claims_over_a_long_link_do_not_stall_other_users_of_the_server() 
     stalls_no_other_user(rig).await;
 }
 
-/// Scripts that take longer than this many microseconds are slow. It leaves much slack for a busy machine.
+/// A script is slow if it takes longer than this, in microseconds. This leaves slack for a busy machine.
 const SLOW: &str = "200000";
 
-/// A machine that stalls for longer than this may stall the server in the middle of any script.
+/// A longer stall of the machine may have made any script slow, so slow scripts are then not counted.
 const CALM: Duration = Duration::from_millis(100);
 
-/// Makes the server log scripts that keep its other clients waiting, from now on.
-async fn note_slow_scripts(raw: &mut Raw) -> StallWatch {
+/// Makes the server log slow scripts from now on, and watches for stalls of the machine.
+async fn log_slow_scripts(raw: &mut Raw) -> StallWatch {
     let set = ["CONFIG", "SET", "slowlog-log-slower-than", SLOW];
     assert_eq!(raw.cmd(&set).await.text(), "OK");
     assert_eq!(raw.cmd(&["SLOWLOG", "RESET"]).await.text(), "OK");
     StallWatch::start()
 }
 
-async fn slow_scripts(raw: &mut Raw, watch: StallWatch) -> Result<(), String> {
+/// Fails if a script was slow, unless the machine stalled.
+async fn check_slow_scripts(raw: &mut Raw, watch: StallWatch) -> Result<(), String> {
     let slow = raw.cmd(&["SLOWLOG", "LEN"]).await.int();
     let stalled = watch.longest();
-    match slow == 0 || stalled > CALM {
-        true => Ok(()),
-        false => Err(format!("{slow} scripts; {stalled:?}")),
+    if slow == 0 || stalled > CALM {
+        Ok(())
+    } else {
+        Err(format!("{slow} slow scripts; longest stall {stalled:?}"))
     }
 }
 
 /// The most arguments of a command. ElastiCache Serverless refuses more.
 const MOST_ARGS: usize = 3_999;
 
-/// The number of arguments of the longest call of a script since all commands have been logged. The log cuts long commands and
-/// appends how many arguments it left out. It also has the commands that scripts send.
+/// The largest number of arguments of a logged script call. The log cuts long commands and appends the number of
+/// arguments that it left out. It also contains the commands that scripts run, which do not count.
 async fn longest_call(raw: &mut Raw) -> usize {
     let log = raw.cmd(&["SLOWLOG", "GET", "-1"]).await;
     let commands = log.array().iter().map(|entry| entry.array()[3].array());
@@ -173,10 +176,10 @@ async fn longest_call(raw: &mut Raw) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn heavy_permits_that_were_flushed_come_back_in_bounded_calls() {
+async fn flushed_heavy_permits_are_acquired_again_in_calls_of_bounded_size() {
     let _alone = alone().await;
     let server = RedisServer::start();
-    // On a busy machine it may take a while until all permits are back.
+    // The lease and the timeout tolerate a busy machine.
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(30));
     let builder = builder.timeout(Duration::from_secs(5));
     let store = builder.connect(server.url()).await.expect("it connects");
@@ -198,12 +201,15 @@ async fn heavy_permits_that_were_flushed_come_back_in_bounded_calls() {
         raw.zcard("semaphore:2:{concurrency:heavy}:held").await == 128_000
     })
     .await;
-    assert!(!permits.iter().any(Permit::is_lost), "nobody is told");
+    assert!(
+        !permits.iter().any(Permit::is_lost),
+        "no holder is notified"
+    );
     let longest = longest_call(&mut raw).await;
     assert!((1_000..=MOST_ARGS).contains(&longest), "{longest}");
 }
 
-/// Waits until 300,000 units are granted from the queue of a key at once. Fails if a script was slow.
+/// Makes 300 waiters with 1,000 units each, and lets them be granted at once. Fails if a script was slow.
 async fn heavy_waiters(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> Result<(), String> {
     let (wait, queue) = (
         Duration::from_secs(30),
@@ -222,13 +228,13 @@ async fn heavy_waiters(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> Resu
         .map(|_| tokio::spawn(store.acquire(claim.clone())))
         .collect();
     eventually("all wait", wait, async || raw.zcard(&queue).await == 301).await;
-    let watch = note_slow_scripts(raw).await;
+    let watch = log_slow_scripts(raw).await;
     head.abort();
     let granted = join_all(waiters).await;
     let is_failed = |granted: &&Result<_, _>| !matches!(granted, Ok(Ok(_)));
     let failed = granted.iter().filter(is_failed).count();
     assert_eq!(failed, 0, "{:?}", granted.iter().find(is_failed));
-    slow_scripts(raw, watch).await
+    check_slow_scripts(raw, watch).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,9 +254,9 @@ async fn heavy_waiters_that_are_granted_together_stall_no_other_client() {
     .await;
 }
 
-/// Offers heavy and light claims, given as weights and rates, over a link with a round trip. In one of several tries at
-/// least 60 % of the last kind must be granted: a busy machine refuses some. When the units in flight had a bound, more
-/// than half failed in each attempt.
+/// Makes claims of several kinds, each a weight and a rate per second, over a link with this round trip. In one of
+/// several tries, at least 60 % of the last kind must be granted: a busy machine refuses some. With an earlier bound on
+/// the units in flight, more than half failed in each try.
 async fn are_granted(kinds: &[(u32, u64)], round_trip: Duration) {
     let _alone = alone().await;
     let mut tries = Vec::new();
@@ -277,12 +283,12 @@ async fn are_granted(kinds: &[(u32, u64)], round_trip: Duration) {
             return;
         }
     }
-    panic!("of {kinds:?} granted, of: {tries:?}");
+    panic!("{kinds:?}: (granted, made) in each try: {tries:?}");
 }
 
-/// With both kinds, the light claims are judged.
+/// In the last case the light claims are judged, beside heavy ones.
 #[tokio::test(flavor = "multi_thread")]
-async fn heavy_claims_at_a_rate_over_a_link_are_granted() {
+async fn most_heavy_claims_over_a_slow_link_are_granted() {
     for (kinds, round_trip) in [
         (&[(1_000, 40)][..], Duration::from_millis(100)),
         (&[(100, 400)], Duration::from_millis(20)),
@@ -295,7 +301,7 @@ async fn heavy_claims_at_a_rate_over_a_link_are_granted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_permits_of_one_key_are_refreshed_with_all_their_units() {
     let _alone = alone().await;
-    // Long enough for a busy machine to refresh all of it.
+    // Long enough for a busy machine to refresh all units.
     let lease = Duration::from_secs(9);
     let builder = RedisSemaphore::builder().lease(lease).timeout(lease / 3);
     let mut rig = Rig::new(builder).await;
@@ -311,9 +317,9 @@ async fn heavy_permits_of_one_key_are_refreshed_with_all_their_units() {
     assert_eq!(held, 64_000);
 }
 
-/// The server needs longer for these units than a claim may take.
+/// The server needs longer to release these units than a claim may take.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_million_released_units_refuse_no_claim_whose_permit_was_released_too() {
+async fn a_claim_is_granted_although_a_million_units_are_released_before_its_own() {
     let _alone = alone().await;
     // The timeout tolerates a busy machine.
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(60));

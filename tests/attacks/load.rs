@@ -1,4 +1,4 @@
-//! More claims than a link can carry, and their cost to the server.
+//! More claims than a link can carry, and faults that could cause storms of connections or calls.
 //!
 //! Promises: P14, P18.
 
@@ -20,11 +20,12 @@ use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore, re
 
 /// A claim counts as unanswered after this time.
 const NEVER: Duration = Duration::from_secs(20);
+/// The time for which claims are made at a rate.
 pub(crate) const TIME: Duration = Duration::from_secs(3);
 /// On a busy machine some attempts fail, but not all.
 pub(crate) const TRIES: usize = 4;
 
-/// Starts tasks at a rate per second, for the given time. Returns the outputs of all.
+/// Starts tasks at this rate per second, for this time. Returns the outputs of all.
 pub(crate) async fn offer<F>(
     (rate, time): (u64, Duration),
     mut one: impl FnMut(u64) -> F,
@@ -55,8 +56,9 @@ pub(crate) async fn answer(
     timeout(NEVER, store.acquire(claim)).await.ok()
 }
 
-/// Offers claims at a rate over a link of 200 ms each way, on many keys with room for all. Returns how many are granted
-/// and how many get no answer. The link is so slow that few claims saturate it, even on a busy machine.
+/// Makes claims at a rate over a link of 200 ms each way, on many keys with room for all. Returns the number of grants,
+/// and the number of claims without an answer. On this slow link a low rate is enough to overload the store, even on a
+/// busy machine.
 async fn granted_at(rate: u64) -> [usize; 2] {
     let delay = Duration::from_millis(200);
     let mut rig = Rig::new(RedisSemaphore::builder().timeout(delay * 5)).await;
@@ -68,20 +70,19 @@ async fn granted_at(rate: u64) -> [usize; 2] {
     };
     let answers = offer((rate, TIME * 2), one).await;
     rig.nothing_is_left(BOUND).await;
-    let count = |of| answers.iter().filter(|answer| **answer == of).count();
+    let count = |outcome| answers.iter().filter(|answer| **answer == outcome).count();
     [count(Some(true)), count(None)]
 }
 
-/// The lowest rate counts for at least this much, so that a slow moment does not hide a collapse.
+/// The goodput at the lowest rate counts as at least this, so that a slow moment at that rate does not hide a collapse.
 const LEAST: usize = 2_250;
 
 /// Rates in claims per second, each with the goodput that must remain, in percent of the goodput at 500 per second. In
-/// a collapse a third remains at twice that rate and a sixth at four times that rate, in every attempt. A busy machine
-/// loses less than that, because it cannot run that many tasks.
+/// a collapse only a third remains at 1,000 and a sixth at 2,000, in every attempt.
 const OFFERS: [(u64, usize); 2] = [(1_000, 60), (2_000, 50)];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn goodput_over_a_slow_link_stays_when_twice_and_four_times_as_much_is_offered() {
+async fn goodput_over_a_slow_link_stays_when_twice_or_four_times_as_many_claims_are_made() {
     let _alone = alone().await;
     let mut tries = Vec::new();
     for _ in 0..TRIES {
@@ -119,8 +120,8 @@ async fn a_refused_claim_is_sent_once_while_other_keys_are_released() {
             }
         });
     }
-    let are_at_it = async || proxy.count(b"EVALSHA") > 100;
-    eventually("the others are at it", BOUND, are_at_it).await;
+    let others_run = async || proxy.count(b"EVALSHA") > 100;
+    eventually("the others run", BOUND, others_run).await;
     proxy.clear_log();
     for _ in 0..50 {
         assert!(store.acquire(full.clone()).await.is_err());
@@ -134,12 +135,12 @@ async fn a_refused_claim_is_sent_once_while_other_keys_are_released() {
     assert!(acquires < 60, "{acquires} calls for 50 refusals");
 }
 
-/// The number of connections that a server accepts in two seconds. A storm makes many.
-async fn connections_in(raw: &mut Raw, meanwhile: impl AsyncFn()) -> u64 {
+/// The number of connections that a server accepts in two seconds, while `work` is repeated. A storm makes many.
+async fn count_connections(raw: &mut Raw, work: impl AsyncFn()) -> u64 {
     raw.reset_stats().await;
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(2) {
-        meanwhile().await;
+        work().await;
         sleep(Duration::from_millis(2)).await;
     }
     raw.stat("total_connections_received").await
@@ -154,7 +155,7 @@ async fn a_read_only_server_gets_no_storm_of_connections() {
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await;
     let claims = async || assert!(store.acquire(Claim::new("a").with_limit(1)).await.is_err());
-    let connections = connections_in(&mut raw, claims).await;
+    let connections = count_connections(&mut raw, claims).await;
     assert!(connections < 100, "{connections} connections");
 }
 
@@ -163,12 +164,12 @@ async fn a_server_that_refuses_subscriptions_gets_no_storm_of_connections() {
     let server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url()).await;
     let store = store.expect("it connects");
-    // Taken away later, because a store without this right does not connect.
+    // The right is removed after connecting, because a store without it does not connect.
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["ACL", "SETUSER", "default", "-subscribe"]).await;
     let waiting = Claim::new("a").with_limit(1).with_wait(TIME / 3);
     drop(store.acquire(waiting).await.expect("there is room"));
-    let connections = connections_in(&mut raw, async || {}).await;
+    let connections = count_connections(&mut raw, async || {}).await;
     assert!(connections < 20, "{connections} while nothing waits");
 }
 
@@ -203,8 +204,8 @@ async fn one_claim_without_an_answer_is_enough_to_replace_a_silent_connection() 
 }
 
 #[tokio::test]
-async fn hang_ups_do_not_replace_a_connection_that_is_only_slow() {
-    // The keeper of this store has connected as well.
+async fn cancelled_claims_do_not_replace_a_slow_connection() {
+    // The keeper of this store has already connected, so a new connection would be a replacement.
     let mut rig = with_a_short_timeout().await;
     let before = rig.raw.stat("total_connections_received").await;
     rig.proxy.delay(TIMEOUT / 4, TIMEOUT / 4);
@@ -235,7 +236,7 @@ async fn subscriptions_that_end_at_once_are_not_made_in_a_busy_loop() {
         }
         sleep(Duration::from_millis(10)).await;
     }
-    // A pause of 100 ms, shortened at random by up to half, precedes each subscription.
+    // A pause of 50 to 100 ms precedes each subscription.
     let (made, took) = (subscribed() - before, start.elapsed());
     let most = took.as_millis() as usize / 50;
     assert!(
@@ -270,7 +271,7 @@ async fn a_long_queue_under_a_short_lease_is_served() {
         let timeout = (lease / 3).min(Duration::from_millis(250));
         let Rig { store, .. } =
             &Rig::new(RedisSemaphore::builder().lease(lease).timeout(timeout)).await;
-        // A busy machine takes half a minute.
+        // A busy machine needs half a minute for all waiters.
         let turn = NEVER * 5 / 2;
         let claim = Claim::new("a").with_limit(1).with_wait(turn);
         let claim = claim.with_max_waiting(400);

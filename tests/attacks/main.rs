@@ -1,5 +1,5 @@
-//! Heavy load on a server, a link or a machine: many claims, heavy claims, storms, and clocks that leap. Most tests run
-//! alone.
+//! Hard conditions for a store: many claims, heavy claims, storms, functions that panic, and clocks that jump. Most
+//! tests run alone.
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 

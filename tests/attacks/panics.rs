@@ -1,4 +1,4 @@
-//! A connector or a credentials function that panics, fails or never returns.
+//! A user's connector or credentials function that panics, fails or never returns.
 //!
 //! Promises: P18, P20.
 
@@ -47,17 +47,17 @@ const FAULTS: [Fault; 4] = [
 #[derive(Clone)]
 struct Function {
     fault: Fault,
-    /// One call in this many has the fault.
-    one_of: usize,
+    /// Every call with a multiple of this number has the fault.
+    every: usize,
     is_at_fault: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
 }
 
 impl Function {
-    fn new(fault: Fault, one_of: usize) -> Self {
+    fn new(fault: Fault, every: usize) -> Self {
         Self {
             fault,
-            one_of,
+            every,
             is_at_fault: Arc::default(),
             calls: Arc::default(),
         }
@@ -66,8 +66,8 @@ impl Function {
     /// Returns the fault of this call, if it has one.
     fn call(&self) -> Option<Fault> {
         let call = self.calls.fetch_add(1, Relaxed);
-        let is_hit = self.is_at_fault.load(Relaxed) && call.is_multiple_of(self.one_of);
-        let fault = is_hit.then_some(self.fault);
+        let has_fault = self.is_at_fault.load(Relaxed) && call.is_multiple_of(self.every);
+        let fault = has_fault.then_some(self.fault);
         assert!(fault != Some(Fault::PanicsAtOnce), "as the test wants it");
         fault
     }
@@ -145,9 +145,9 @@ async fn a_connector_that_panics_leaves_no_permit_behind() {
     .await;
 }
 
-/// Asserts that the fault causes an outage and no more, both for claims, which could use the caller's own connection,
-/// and for the keeper's refreshes, which no task waits for.
-async fn is_an_outage_and_no_more(function: Function, builder: Builder, server: &RedisServer) {
+/// Asserts that the fault causes an outage, and that the store recovers. This concerns claims, which use the connection
+/// of the caller's runtime, and the keeper's refreshes, which no task awaits.
+async fn is_only_an_outage(function: Function, builder: Builder, server: &RedisServer) {
     let fault = function.fault;
     let mut raw = Raw::connect(server.port()).await;
     let builder = builder.when_unavailable(WhenUnavailable::Admit);
@@ -163,7 +163,7 @@ async fn is_an_outage_and_no_more(function: Function, builder: Builder, server: 
     let before = function.calls.load(Relaxed);
     sleep(Duration::from_secs(2)).await;
     let calls = function.calls.load(Relaxed) - before;
-    // It would be thousands if each failure caused the next call.
+    // If each failure caused the next call at once, it would be thousands.
     assert!(calls < 100, "{fault:?}: {calls} calls");
     function.is_at_fault.store(false, Relaxed);
     eventually("the server decides again", BOUND, async || {
@@ -175,18 +175,18 @@ async fn is_an_outage_and_no_more(function: Function, builder: Builder, server: 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connector_at_fault_is_an_outage_and_is_called_seldom() {
+async fn a_faulty_connector_is_an_outage_and_is_called_rarely() {
     let one = async |fault| {
         let server = RedisServer::start();
         let function = Function::new(fault, 1);
         let builder = function.connector(RedisSemaphore::builder());
-        is_an_outage_and_no_more(function, builder, &server).await;
+        is_only_an_outage(function, builder, &server).await;
     };
     join_all(FAULTS.map(one)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_credentials_function_at_fault_is_an_outage_and_is_called_seldom() {
+async fn a_faulty_credentials_function_is_an_outage_and_is_called_rarely() {
     let one = async |fault| {
         let server = RedisServer::start();
         // The server accepts any password.
@@ -195,13 +195,13 @@ async fn a_credentials_function_at_fault_is_an_outage_and_is_called_seldom() {
             .await;
         let function = Function::new(fault, 1);
         let builder = function.credentials(RedisSemaphore::builder());
-        is_an_outage_and_no_more(function, builder, &server).await;
+        is_only_an_outage(function, builder, &server).await;
     };
     join_all(FAULTS.map(one)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_function_at_fault_makes_connecting_fail_in_time_and_names_itself() {
+async fn connecting_with_a_faulty_function_fails_in_time_and_names_the_function() {
     let server = RedisServer::start();
     for fault in FAULTS {
         for name in ["connector", "credentials"] {
@@ -219,21 +219,21 @@ async fn a_function_at_fault_makes_connecting_fail_in_time_and_names_itself() {
                 Kind::Unavailable,
                 "{name} {fault:?}: {error:?}"
             );
-            let said = causes(&error);
+            let text = causes(&error);
             let is_named = match (name, fault) {
-                // The error is the user's own.
-                ("connector", Fault::Fails) => said.contains("no tunnel"),
+                // The error of a connector is passed on as it is.
+                ("connector", Fault::Fails) => text.contains("no tunnel"),
                 (_, Fault::NeverReturns) => true,
-                (_, Fault::Fails) => said.contains(name) && said.contains("no token"),
-                _ => said.contains(name) && said.contains("panicked"),
+                (_, Fault::Fails) => text.contains(name) && text.contains("no token"),
+                _ => text.contains(name) && text.contains("panicked"),
             };
-            assert!(is_named, "{name} {fault:?}: {said}");
+            assert!(is_named, "{name} {fault:?}: {text}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connector_that_times_out_at_once_is_called_seldom_while_connecting() {
+async fn a_connector_that_times_out_at_once_is_called_rarely_while_connecting() {
     let server = RedisServer::start();
     let calls = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&calls);

@@ -1,4 +1,4 @@
-//! Storms of claims and hang-ups, over a link that is delayed, cut, silent, muted and stopped.
+//! Storms of claims and cancellations, while the link is delayed, cut or silent, and the server is stopped.
 //!
 //! `STORM_SEED=7 STORM_SECONDS=600 cargo test --test attacks storm` repeats the random choices, for ten minutes.
 //!
@@ -28,7 +28,7 @@ use tokio::{
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// Much less than a lease.
+/// Much shorter than a lease, so that no lease frees units within this time.
 const SOON: Duration = Duration::from_secs(8);
 const LEASE: Duration = Duration::from_secs(30);
 const MOST_STORMS: usize = 6;
@@ -40,11 +40,13 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().expect("it is a number"))
 }
 
+/// The results of a caller.
 #[derive(Default, Debug)]
 struct Tally {
     granted: usize,
     refused: usize,
     failed: usize,
+    /// The longest time by which an answer was later than its wait and two timeouts.
     late: Duration,
 }
 
@@ -66,9 +68,11 @@ impl Caller {
             let weight = self.rng.one_of(&[1, 1, 1, 2]);
             let claim = Claim::new(format!("a{key}")).with_limit(LIMIT);
             let sent = Instant::now();
-            let patience = match self.rng.once_in(4) {
-                true => self.rng.millis(0..60),
-                false => LEASE,
+            // A quarter of the claims are cancelled.
+            let patience = if self.rng.once_in(4) {
+                self.rng.millis(0..60)
+            } else {
+                LEASE
             };
             let acquire = self
                 .store
@@ -92,7 +96,8 @@ impl Caller {
         self.tally
     }
 
-    /// No lease ends and the server loses no data, so the holders never have more units than the limit.
+    /// Holds a permit for a while. No lease ends and the server loses no data, so holders never have more units than
+    /// the limit.
     async fn hold(&mut self, permit: Permit, key: usize) {
         let held = &self.held[key];
         let units = held.fetch_add(permit.weight(), SeqCst) + permit.weight();
@@ -100,14 +105,16 @@ impl Caller {
         self.tally.granted += 1;
         sleep(self.rng.millis(0..20)).await;
         held.fetch_sub(permit.weight(), SeqCst);
-        match self.rng.once_in(4) {
-            true => drop(std::thread::spawn(|| drop(permit))),
-            false => drop(permit),
+        if self.rng.once_in(4) {
+            drop(std::thread::spawn(|| drop(permit)));
+        } else {
+            drop(permit);
         }
     }
 }
 
-async fn weather(proxy: &Proxy, server: &RedisServer, mut rng: Rng, end: Instant) {
+/// Disturbs the link and the server at random until `end`.
+async fn disturb(proxy: &Proxy, server: &RedisServer, mut rng: Rng, end: Instant) {
     let delay = |rng: &mut Rng| rng.millis(0..60);
     while Instant::now() < end {
         sleep(rng.millis(0..150)).await;
@@ -116,9 +123,10 @@ async fn weather(proxy: &Proxy, server: &RedisServer, mut rng: Rng, end: Instant
             1 => proxy.kill(rng.one_of(&[End::Reset, End::Close, End::HalfClose])),
             2 => proxy.kill(End::Silence),
             3 => {
-                match rng.once_in(2) {
-                    true => proxy.mute(),
-                    false => proxy.black_hole(),
+                if rng.once_in(2) {
+                    proxy.mute();
+                } else {
+                    proxy.black_hole();
                 }
                 sleep(rng.millis(0..600)).await;
                 proxy.forward();
@@ -168,12 +176,12 @@ async fn storm(server: &RedisServer, proxy: &Proxy, store: &RedisSemaphore) -> V
         tokio::spawn(caller.work(end))
     });
     let callers: Vec<_> = callers.collect();
-    weather(proxy, server, rng, end).await;
+    disturb(proxy, server, rng, end).await;
     let tallies = join_all(callers).await.into_iter();
     tallies.map(|tally| tally.expect("no panic")).collect()
 }
 
-/// How often claims were granted, refused, and failed.
+/// The numbers of claims that were granted, refused, and failed.
 fn counts(tallies: &[Tally]) -> [usize; 3] {
     let kinds: [fn(&Tally) -> usize; 3] = [
         |tally| tally.granted,
@@ -183,7 +191,7 @@ fn counts(tallies: &[Tally]) -> [usize; 3] {
     kinds.map(|kind| tallies.iter().map(kind).sum::<usize>())
 }
 
-/// Storms until each kind of answer was given: on a busy machine the server may be out of reach for a whole storm.
+/// Runs storms until each kind of answer was given: on a busy machine the server may be out of reach for a whole storm.
 async fn storms(server: &RedisServer, proxy: &Proxy, store: &RedisSemaphore) -> Vec<Tally> {
     let mut tallies = Vec::new();
     for _ in 0..MOST_STORMS {
@@ -201,7 +209,10 @@ fn judge(tallies: &[Tally]) {
     let late = tallies.iter().map(|tally| tally.late).max();
     println!("granted, refused, failed: {counts:?}, late by {late:?}");
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
-    assert!(late < Some(TIMEOUT * 2), "as long as a second budget");
+    assert!(
+        late < Some(TIMEOUT * 2),
+        "an answer was late by two timeouts"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

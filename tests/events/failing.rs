@@ -1,4 +1,5 @@
-//! A server's risks and periods of failing claims are each logged twice: when they begin and when they end.
+//! A period of failing claims is logged once when it begins and once when it ends. A risk is logged when a store
+//! connects.
 //!
 //! Promises: P20, P25.
 
@@ -18,7 +19,7 @@ use tracing::subscriber::DefaultGuard;
 const BOUND: Duration = Duration::from_secs(20);
 const CLAIMS: u64 = 30;
 
-/// The warnings of this thread. A test has one thread, which carries its claims.
+/// The warnings that this thread logs. The whole test runs in one thread, and so do its claims.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<u8>>>);
 
@@ -61,10 +62,10 @@ impl Warnings {
         assert!(lines.len() == 1 && is_it(&lines[0]), "{cause}: {lines:#?}");
     }
 
-    /// Asserts that the end is logged after a while without failures, and nothing else.
+    /// Waits until the end of the failures is logged, and asserts that nothing else is.
     async fn assert_over(&self, store: &RedisSemaphore) {
         let before = self.lines().len();
-        eventually("the end is told", BOUND, async || {
+        eventually("the end is logged", BOUND, async || {
             assert!(store.acquire(claim(CLAIMS)).await.is_ok());
             self.lines().len() > before
         })
@@ -90,7 +91,7 @@ fn assert_fails(answer: &Result<Permit, AcquireError>) {
     assert!(is_failure, "{answer:?}");
 }
 
-/// Other claims than those of the later successes.
+/// Makes claims for many keys, every other one with a wait, and asserts that all fail.
 async fn assert_all_fail(store: &RedisSemaphore) {
     for key in 0..CLAIMS {
         let wait = Duration::from_millis(key % 2);
@@ -129,11 +130,15 @@ async fn kill_connections(raw: &mut Raw) {
         .await;
 }
 
-/// A fault and its repair are each logged once. Open connections may not notice the fault.
-async fn is_told_twice(
+/// The command that causes a fault, a text in the error that is logged, and the command that repairs the fault.
+type Fault<'a> = (&'a str, &'a str, &'a str);
+
+/// Asserts that a fault and its repair are each logged once. If open connections do not notice the fault, they are
+/// killed.
+async fn is_logged_twice(
     store: &RedisSemaphore,
     raw: &mut Raw,
-    (breaks, cause, mends): (&str, &str, &str),
+    (breaks, cause, mends): Fault<'_>,
     is_noticed: bool,
 ) {
     assert_works(store).await;
@@ -164,51 +169,51 @@ async fn a_risk_is_a_warning_when_the_store_connects() {
     );
 }
 
-/// The server answers a short command differently from a long one.
 #[tokio::test]
-async fn a_password_that_is_set_is_told_once_and_its_removal_too() {
+async fn a_password_that_is_set_is_logged_once_and_so_is_its_removal() {
     let (server, mut raw) = started().await;
     let store = connected(&server).await;
-    let change = (
+    // The server answers a short command differently from a long one, so only a part of the word is the same.
+    let fault = (
         "CONFIG SET requirepass new",
         "uthentica",
         "CONFIG SET requirepass ",
     );
-    is_told_twice(&store, &mut raw, change, false).await;
+    is_logged_twice(&store, &mut raw, fault, false).await;
 }
 
 const ANN: &str = "ACL SETUSER ann on >old ~* &* +@all";
 
-/// A store of a user that the server knows.
-async fn of_a_user(server: &RedisServer, raw: &mut Raw, builder: Builder) -> RedisSemaphore {
+/// A store that logs in as the user `ann`.
+async fn store_of_ann(server: &RedisServer, raw: &mut Raw, builder: Builder) -> RedisSemaphore {
     ok(raw, ANN).await;
     let store = builder.connect(server.url_of("ann:old")).await;
     store.expect("it connects")
 }
 
 #[tokio::test]
-async fn a_password_that_is_changed_is_told_once_and_its_return_too() {
+async fn a_password_that_is_changed_is_logged_once_and_so_is_its_return() {
     let (server, mut raw) = started().await;
-    let store = of_a_user(&server, &mut raw, patient()).await;
+    let store = store_of_ann(&server, &mut raw, patient()).await;
     let (breaks, mends) = ("ACL SETUSER ann resetpass >new", "ACL SETUSER ann >old");
-    is_told_twice(&store, &mut raw, (breaks, "assword", mends), false).await;
+    is_logged_twice(&store, &mut raw, (breaks, "assword", mends), false).await;
 }
 
-/// No policy admits claims in a fault that a person must repair.
+/// The outage policy does not admit claims during a fault that a person must repair.
 #[tokio::test]
-async fn a_right_that_is_taken_from_a_connection_is_told_once_and_its_return_too() {
+async fn a_right_that_a_user_loses_is_logged_once_and_so_is_its_return() {
     for rights in ["-eval -evalsha", "resetkeys ~other*"] {
         let (server, mut raw) = started().await;
         let admits = patient().when_unavailable(WhenUnavailable::Admit);
-        let store = of_a_user(&server, &mut raw, admits).await;
+        let store = store_of_ann(&server, &mut raw, admits).await;
         let breaks = format!("ACL SETUSER ann {rights}");
-        let change = (&*breaks, "permissions to", "ACL SETUSER ann +@all ~*");
-        is_told_twice(&store, &mut raw, change, true).await;
+        let fault = (&*breaks, "permissions to", "ACL SETUSER ann +@all ~*");
+        is_logged_twice(&store, &mut raw, fault, true).await;
     }
 }
 
 #[tokio::test]
-async fn a_key_that_fails_by_turns_with_others_is_told_once() {
+async fn a_key_that_fails_while_others_work_is_logged_once() {
     let (server, mut raw) = started().await;
     let store = connected(&server).await;
     assert!(store.acquire(claim(0)).await.is_ok());
@@ -228,7 +233,7 @@ async fn a_key_that_fails_by_turns_with_others_is_told_once() {
 
 /// Only claims that wait need the missing command.
 #[tokio::test]
-async fn waiting_claims_that_fail_by_turns_with_others_are_told_once() {
+async fn waiting_claims_that_fail_while_others_work_are_logged_once() {
     let (server, mut raw) = started().await;
     let store = connected(&server).await;
     let (warnings, _guard) = Warnings::listen();
@@ -244,11 +249,11 @@ async fn waiting_claims_that_fail_by_turns_with_others_are_told_once() {
     warnings.assert_over(&store).await;
 }
 
-/// Another thread may log the beginning of the outage.
+/// The outage itself may be logged by another thread, so only the mistake is expected here.
 #[tokio::test]
-async fn an_outage_that_turns_into_a_mistake_is_told_as_one_too() {
+async fn an_outage_that_turns_into_a_mistake_is_logged_as_a_mistake_too() {
     let (mut server, mut raw) = started().await;
-    let store = of_a_user(&server, &mut raw, patient()).await;
+    let store = store_of_ann(&server, &mut raw, patient()).await;
     assert_works(&store).await;
     let (warnings, _guard) = Warnings::listen();
     server.kill();
@@ -259,15 +264,15 @@ async fn an_outage_that_turns_into_a_mistake_is_told_as_one_too() {
     }
     // The restarted server no longer knows the user.
     server.restart();
-    eventually("a mistake is told", BOUND, async || {
+    eventually("the mistake is logged", BOUND, async || {
         assert!(store.acquire(claim(0)).await.is_err());
         let lines = warnings.lines();
         lines.iter().any(|line| line.contains("WRONGPASS"))
     })
     .await;
-    let told = warnings.lines();
+    let logged = warnings.lines();
     assert_all_fail(&store).await;
-    assert_eq!(warnings.lines(), told);
+    assert_eq!(warnings.lines(), logged);
     let mut raw = Raw::connect(server.port()).await;
     ok(&mut raw, ANN).await;
     assert_works(&store).await;
@@ -275,15 +280,12 @@ async fn an_outage_that_turns_into_a_mistake_is_told_as_one_too() {
 }
 
 #[tokio::test]
-async fn paused_time_is_told_once() {
+async fn paused_time_is_logged_once() {
     let server = RedisServer::start();
     let store = connected(&server).await;
-    // Calls succeed until the thread waits, so some claims may succeed.
+    // An answer may arrive before paused time jumps to a timeout, so some claims may succeed.
     let (warnings, _guard) = Warnings::listen();
     tokio::time::pause();
-    let mut failed = 0;
-    while failed < 1 {
-        failed += usize::from(store.acquire(claim(0)).await.is_err());
-    }
+    while store.acquire(claim(0)).await.is_ok() {}
     warnings.assert_begun("tokio::time::pause");
 }

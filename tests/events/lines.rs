@@ -1,4 +1,4 @@
-//! The lines in the docs are the lines that are logged.
+//! The docs of `observe` list all events as lines of a log. Exactly these lines are logged.
 //!
 //! Promises: P25.
 
@@ -33,8 +33,8 @@ fn documented() -> BTreeSet<String> {
     lines.map(shape).collect()
 }
 
-/// A line without the parts that differ between runs. Each number becomes an N, and the durations of a span are left
-/// out.
+/// A line without the parts that differ between runs: each number becomes an N, and the durations of a span are
+/// removed.
 fn shape(line: &str) -> String {
     let line = line.split(" time.busy").next().unwrap_or(line).trim();
     let mut shape = String::new();
@@ -91,7 +91,7 @@ async fn with_mistakes() {
     with_cooldowns().await;
 }
 
-/// One policy is not held, one store fails, and one store is slow.
+/// Three cooldowns that fail: the policy is not held, the store fails, and the store is slow.
 async fn with_cooldowns() {
     let busy = service_fn(async |_: Request<String>| {
         let response = Response::builder().status(429).header("retry-after", "30");
@@ -118,7 +118,7 @@ async fn answer(_: Request<String>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("done".to_owned()))
 }
 
-/// In shadow, faults of the store are logged like those of any other claim.
+/// Logs a refusal in shadow. Faults of the store are logged as in force.
 async fn in_shadow() {
     let layer = ConcurrencyLimitLayer::new(1, key::fixed("ann"), MemorySemaphore::new());
     let service = layer.with_shadow(true).layer(service_fn(answer));
@@ -175,37 +175,37 @@ async fn over_a_server_that_is_restarted() {
     eventually("it is connected again", BOUND, is_back).await;
     let are_lost = async || contains("limits that operators had set are lost");
     eventually("the server has no limits", BOUND, are_lost).await;
-    let told = || {
+    let logged = || {
         text()
             .matches("limits that operators had set are lost")
             .count()
     };
-    assert_eq!(told(), 1);
+    assert_eq!(logged(), 1);
     over_a_server_that_is_emptied(&store, server.port()).await;
-    eventually("that is told too", BOUND, async || told() == 2).await;
+    eventually("that is logged too", BOUND, async || logged() == 2).await;
     over_a_right_that_is_taken_away(&store, server.port()).await;
 }
 
-/// It is logged once, however often the store asks.
+/// The error is logged once, however often the store tries to read the limits.
 async fn over_a_right_that_is_taken_away(store: &RedisSemaphore, port: u16) {
     let mut raw = Raw::connect(port).await;
     raw.cmd(&["ACL", "SETUSER", "default", "-hgetall"]).await;
-    let told = || text().matches("does not tell the limits").count();
+    let logged = || text().matches("does not tell the limits").count();
     let set = store.set_limit(&Policy::DEFAULT, None, Some(5), "");
     set.await
         .expect("it is set, though this process cannot read it");
-    eventually("it is told", BOUND, async || told() == 1).await;
+    eventually("it is logged", BOUND, async || logged() == 1).await;
     let mut refused = async || {
         let stats = raw.cmd(&["INFO", "errorstats"]).await;
         let (_, count) = stats.text().split_once("errorstat_ERR:count=")?;
         count.lines().next()?.parse::<u64>().ok()
     };
     let before = refused().await;
-    eventually("it asks again", BOUND, async || {
+    eventually("it has tried several times more", BOUND, async || {
         refused().await > before.map(|before| before + 3)
     })
     .await;
-    assert_eq!(told(), 1);
+    assert_eq!(logged(), 1);
     raw.cmd(&["ACL", "SETUSER", "default", "+hgetall"]).await;
     let is_known = async || known(store, &Policy::DEFAULT).await == Some(5);
     eventually("the limit is in force", BOUND, is_known).await;
@@ -232,9 +232,9 @@ async fn known(store: &RedisSemaphore, policy: &Policy) -> Option<u32> {
     usage.limit.filter(|_| usage.is_limit_set)
 }
 
-/// Events of another test in this program may appear too. The test fails at any event that the docs do not list.
+/// Fails at any event that the docs do not list, even if another test of this program has logged it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_line_of_the_docs_is_written_and_no_other_event() {
+async fn each_line_of_the_docs_is_logged_and_no_other_event() {
     listen();
     in_memory().await;
     over_a_connection_that_stalls().await;
@@ -249,8 +249,8 @@ async fn each_line_of_the_docs_is_written_and_no_other_event() {
     );
     assert!(documented.len() >= 12);
     let message = |line: &String| {
-        let (_, said) = line.split_once("tower_semaphore: ")?;
-        let message = said.split([' ']).take_while(|word| !word.contains('='));
+        let (_, event) = line.split_once("tower_semaphore: ")?;
+        let message = event.split([' ']).take_while(|word| !word.contains('='));
         Some(message.collect::<Vec<_>>().join(" "))
     };
     let known: BTreeSet<_> = documented.iter().filter_map(message).collect();

@@ -34,7 +34,7 @@ fn lock() -> MutexGuard<'static, Vec<u8>> {
     LOG.lock().expect("no test panics with it")
 }
 
-/// Starts to listen.
+/// Starts to record the log of the whole process.
 pub(crate) fn listen() {
     LazyLock::force(&LOG);
 }

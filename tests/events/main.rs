@@ -1,5 +1,5 @@
-//! The library's `tracing` events and spans. The tests need a separate program with one subscriber: the interest in an
-//! event is known for the whole process, and the first caller determines it.
+//! The library's `tracing` events and spans. The tests need a separate program with one subscriber, because `tracing`
+//! stores for the whole process if an event is of interest, and the first subscriber decides that.
 
 #![cfg(feature = "tracing")]
 

@@ -12,7 +12,7 @@ fn claim(policy: &str) -> Claim {
 }
 
 #[tokio::test]
-async fn a_wait_has_a_span_within_that_of_its_request() {
+async fn the_span_of_a_wait_is_inside_the_span_of_its_request() {
     listen();
     let store = MemorySemaphore::new();
     let held = store.acquire(claim("spans")).await;
@@ -28,7 +28,7 @@ async fn a_wait_has_a_span_within_that_of_its_request() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_dropped_or_granted_says_so() {
+async fn the_span_of_a_wait_has_its_outcome() {
     listen();
     let store = MemorySemaphore::new();
     let held = store.acquire(claim("ends")).await;
@@ -44,7 +44,7 @@ async fn a_wait_that_is_dropped_or_granted_says_so() {
 }
 
 #[tokio::test]
-async fn a_key_is_told_at_the_debug_level_only() {
+async fn a_key_is_logged_at_the_debug_level_only() {
     listen();
     let store = MemorySemaphore::new();
     let held = store.acquire(claim("keys")).await.expect("there is room");

@@ -29,10 +29,10 @@ use tokio::{
 use tower::{Layer, service_fn};
 use tower_semaphore::{ConcurrencyLimitLayer, MemorySemaphore, Permit, key};
 
-/// The bound for a condition on a busy machine.
+/// The longest time for a condition to become true, even on a busy machine.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// The value that the task of a tunnel holds.
+/// The value that the tunnel's task on the server holds.
 #[derive(Debug, Clone, Copy)]
 enum Holds {
     Permit,
@@ -122,7 +122,7 @@ async fn serve(policy: &'static str, holds: Holds) -> SocketAddr {
     address
 }
 
-/// A client's tunnel, through which a word has come back.
+/// The client's end of a tunnel that works: a word has been echoed.
 type Tunnel = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Opens a tunnel.
@@ -178,7 +178,7 @@ async fn over_http2(address: SocketAddr, request: Request<Empty<Bytes>>) -> Resu
     let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await;
     let (mut client, connection) = shaken.expect("a server of HTTP/2");
     tokio::spawn(connection);
-    // The answer to this request shows the client that the server accepts extended CONNECT.
+    // The client needs an answer first, to learn that the server accepts extended CONNECT.
     let first = Request::get("http://market/").body(Empty::new());
     let first = client.send_request(first.expect("a request")).await;
     drop(first.expect("an answer"));
@@ -190,6 +190,7 @@ async fn over_http2(address: SocketAddr, request: Request<Empty<Bytes>>) -> Resu
     Ok(echoed(TokioIo::new(tunnel)).await)
 }
 
+/// Checks that a tunnel works.
 async fn echoed(mut tunnel: impl AsyncReadExt + AsyncWrite + Send + Unpin + 'static) -> Tunnel {
     tunnel.write_all(b"hello").await.expect("it is open");
     let mut word = [0; 5];
@@ -206,7 +207,7 @@ fn warnings(policy: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_tunnel_whose_task_holds_nothing_is_a_warning_once() {
+async fn a_tunnel_whose_task_holds_nothing_is_one_warning() {
     listen();
     let policies = ["bare-upgrade", "bare-connect", "bare-h2", "bare-extended"];
     for (opens, policy) in ALL.into_iter().zip(policies) {
@@ -224,7 +225,7 @@ async fn a_tunnel_whose_task_holds_nothing_is_a_warning_once() {
 }
 
 #[tokio::test]
-async fn a_tunnel_whose_task_holds_the_permit_or_the_request_is_limited_and_no_warning() {
+async fn a_tunnel_whose_task_holds_the_permit_or_the_request_is_limited_without_a_warning() {
     listen();
     let policies = ["held-upgrade", "held-connect", "held-h2", "held-extended"];
     for (opens, policy) in ALL.into_iter().zip(policies) {
@@ -241,7 +242,7 @@ async fn a_tunnel_whose_task_holds_the_permit_or_the_request_is_limited_and_no_w
 }
 
 #[tokio::test]
-async fn an_upgrade_whose_permit_is_to_end_with_the_head_is_no_warning() {
+async fn an_upgrade_is_no_warning_if_its_permit_ends_with_the_head() {
     use tower::ServiceExt;
     use tower_semaphore::ReleaseAt;
 

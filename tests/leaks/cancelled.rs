@@ -1,5 +1,5 @@
-//! These tests run in a separate process and one after another, so that the process's counts are those of one test
-//! only.
+//! Cancelled claims and killed connections leave no tasks and no descriptors. The tests run in a separate process, one
+//! after another, because the counts are those of the whole process.
 //!
 //! Promises: P10, P11.
 
@@ -40,8 +40,8 @@ async fn a_thousand_cancelled_claims_leave_no_task_no_descriptor_and_no_permit()
     let mut raw = Raw::connect(server.port()).await;
     let (descriptors_before, tasks_before) = (descriptors(), tasks());
 
-    for stopped in [false, true] {
-        if stopped {
+    for is_stopped in [false, true] {
+        if is_stopped {
             server.stop();
         }
         for polls in 0..1_000 {
@@ -100,7 +100,7 @@ async fn kill_all(raw: &mut Raw) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_are_killed_every_100_ms_end_no_progress_and_leave_no_descriptor() {
+async fn killing_all_connections_every_100_ms_stops_no_progress_and_leaves_no_descriptor() {
     let _alone = alone().await;
     let server = RedisServer::start();
     // Long enough that no lease ends during the test.
@@ -111,16 +111,16 @@ async fn connections_that_are_killed_every_100_ms_end_no_progress_and_leave_no_d
     for seed in 0..16 {
         load.spawn(work(store.clone(), in_flight.clone(), Rng::new(seed)));
     }
-    let begun = async |more: usize| {
+    let grants = async |more: usize| {
         let before = in_flight.begun();
         let go_on = async || in_flight.begun() >= before + more;
         eventually("permits are granted", BOUND, go_on).await;
     };
-    begun(50).await;
+    grants(50).await;
     let (before, mut most) = (descriptors(), 0);
     for _ in 0..30 {
         kill_all(&mut raw).await;
-        begun(1).await;
+        grants(1).await;
         most = most.max(descriptors());
         sleep(Duration::from_millis(100)).await;
     }

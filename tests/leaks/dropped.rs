@@ -1,5 +1,5 @@
-//! A store that is dropped while Redis is unreachable. The test runs in a separate process, so that the process's only
-//! keeper is its own.
+//! A store that is dropped while Redis is unreachable. The test runs in a separate process, so that it has the only
+//! keeper.
 //!
 //! Promises: P11.
 
@@ -8,7 +8,7 @@ use testing::{machine::alone, redis::RedisServer};
 use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// The clock ticks (10 ms each) that the keeper's thread has run, or `None` if it does not run.
+/// The CPU time of the keeper's thread in clock ticks (10 ms each), or `None` if the thread does not exist.
 fn ticks() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").expect("procfs");
     let mut stats = tasks.flatten().filter_map(|task| {
@@ -22,7 +22,7 @@ fn ticks() -> Option<u64> {
 }
 
 /// The clock ticks that the keeper uses in two seconds. A busy loop uses dozens, even on a busy machine.
-async fn used() -> u64 {
+async fn ticks_used() -> u64 {
     let start = ticks().expect("the keeper runs");
     sleep(Duration::from_secs(2)).await;
     ticks().expect("the keeper runs") - start
@@ -41,9 +41,9 @@ async fn a_store_that_is_dropped_during_an_outage_leaves_no_busy_loop() {
     let permit = permit.expect("there is room");
     server.kill();
     drop(permit);
-    let with_store = used().await;
+    let with_store = ticks_used().await;
     drop(store);
     // The keeper still runs, because the release of the permit is pending.
-    let without = used().await;
+    let without = ticks_used().await;
     assert!(without < 20, "{without} of 200 ticks, {with_store} before");
 }

@@ -1,7 +1,7 @@
-//! A process that has no free descriptor, although the keeper's thread needs some for its runtime.
+//! A process without a free descriptor, so that the keeper's thread cannot make its runtime.
 //!
-//! The process is a child, because the test needs descriptors to watch it. They exchange lines over the child's input
-//! and its standard error. The child writes no other lines there unless it fails.
+//! The process is a child, because the test needs descriptors itself. The child reports over its standard error, and
+//! continues when it gets a line. It writes no other lines there unless it fails.
 //!
 //! Promises: P11.
 
@@ -35,7 +35,7 @@ use tower_semaphore::{
 /// Tolerates a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// The limit on the child's descriptors, which is more than it has when it is set.
+/// The limit on the child's descriptors. The child has fewer when the limit is set.
 const FEW: u64 = 100;
 
 /// The environment variable with the server's URL.
@@ -45,7 +45,7 @@ const URL: &str = "LEAKS_REDIS_URL";
 const FULL: &str = "no descriptor is left";
 
 /// Takes all free descriptors.
-fn all() -> Vec<File> {
+fn take_descriptors() -> Vec<File> {
     iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
 
@@ -64,8 +64,9 @@ fn keepers(process: u32) -> Vec<OsString> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the test below starts it as a process of its own"]
 async fn a_process_without_a_descriptor() {
-    let url = env::var(URL).expect("the parent says where");
+    let url = env::var(URL).expect("the parent sets it");
     let limit = getrlimit(Resource::Nofile);
+    // The files that use up the descriptors.
     let taken = Arc::new(Mutex::new(None));
     let takes = Arc::clone(&taken);
     // The first connection is made before the keeper's thread starts.
@@ -78,7 +79,7 @@ async fn a_process_without_a_descriptor() {
             takes.lock().expect("no panic").get_or_insert_with(|| {
                 let (current, maximum) = (Some(FEW), limit.maximum);
                 setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("it may");
-                all()
+                take_descriptors()
             });
             Ok(connection)
         }
@@ -102,7 +103,7 @@ async fn a_process_without_a_descriptor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_descriptor_for_the_keeper_a_check_names_it_and_few_threads_start() {
+async fn without_a_descriptor_for_the_keeper_a_check_names_the_keeper_and_few_threads_start() {
     let _alone = alone().await;
     let server = RedisServer::start();
     let command = child(module_path!(), "a_process_without_a_descriptor");
@@ -126,7 +127,8 @@ async fn without_a_descriptor_for_the_keeper_a_check_names_it_and_few_threads_st
     while start.elapsed() < Duration::from_secs(1) {
         seen.extend(keepers(id));
     }
-    // A new thread starts every tenth of a second. Without the pause it would be hundreds.
+    // Each thread ends at once, and the next one starts a tenth of a second later. Without the pause it would be
+    // hundreds.
     assert!(seen.len() < 50, "{} threads end at once", seen.len());
 
     let mut input = process.stdin.take().expect("it is piped");

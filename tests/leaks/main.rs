@@ -1,4 +1,4 @@
-//! Descriptors, tasks and the time of a thread. These are counts of the whole process, so one test runs at a time.
+//! Descriptors, tasks and threads. They are counted for the whole process, so one test runs at a time.
 
 #![cfg(feature = "redis")]
 

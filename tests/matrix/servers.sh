@@ -40,9 +40,9 @@ unpack() {
 
 # Prints the name and version of a server (name, file), such as `Redis 7.0.15`.
 server_version() {
-    local said version
-    said=$("$2" --version) || fail "the server $1 does not run"
-    version=$(sed -En 's/^(Redis|Valkey) server v=([0-9.]+) .*/\1 \2/p' <<<"$said")
+    local output version
+    output=$("$2" --version) || fail "the server $1 does not run"
+    version=$(sed -En 's/^(Redis|Valkey) server v=([0-9.]+) .*/\1 \2/p' <<<"$output")
     case $1 in
         installed) ;;
         redis-*) [[ $version == "Redis ${1#*-}."* ]] ;;
@@ -53,7 +53,7 @@ server_version() {
 
 # True if a server supports TLS. Such a server asks for a certificate and exits; others do not know the option.
 has_tls() {
-    local said
-    said=$("$1" --port 0 --tls-port 1 2>&1) || true
-    [[ $said == *tls-cert-file* ]]
+    local output
+    output=$("$1" --port 0 --tls-port 1 2>&1) || true
+    [[ $output == *tls-cert-file* ]]
 }

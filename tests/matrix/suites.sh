@@ -20,7 +20,7 @@ make_certificates() {
             -extfile names -out server.pem
 }
 
-# Runs a command in an environment that selects a server (file, way).
+# Runs a command in an environment that selects a server's file and a way to reach it (file, way, command).
 reached_by() {
     local file=$1 way=$2 folder=$logs/certificates
     shift 2
@@ -33,8 +33,8 @@ reached_by() {
     )
 }
 
-# The tests of `tests/topology/cluster` in which connections are made, lost and replaced. The rest tests decisions that
-# do not depend on the connections.
+# The tests of `tests/topology/cluster` in which connections are made, lost and replaced. `--brief` skips the others,
+# whose results do not depend on the way.
 essence=(cluster::{basics::,dying::claims_are_granted,messages::,moving::slots_move,replaced::,start::})
 
 # Runs the tests of a topology. Continues after a failure.

@@ -1,6 +1,6 @@
-//! The operators' view and actions: holders, revocations, limits, metrics, and limits in shadow.
+//! The views and actions of operators: holders, revocations, limits, metrics, and limits in shadow.
 //!
-//! The process has one recorder of metrics, so its tests distinguish their series by their policies.
+//! All tests of the process count in one recorder of metrics, so each uses its own policies.
 //!
 //! Promises: P24.
 

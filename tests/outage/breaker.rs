@@ -8,7 +8,7 @@ use testing::rig::Rig;
 use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
-/// Far more than a decision takes, and less than any call that waits for an answer.
+/// Far longer than a decision without a call, and shorter than any call.
 const AT_ONCE: Duration = Duration::from_millis(20);
 const CLAIMS: usize = 5_000;
 
@@ -16,7 +16,7 @@ async fn rig(policy: WhenUnavailable) -> Rig {
     Rig::new(builder(policy)).await
 }
 
-/// The median, the 90th percentile and the longest of the times of decisions. On a busy machine some wait for a core.
+/// The median, 90th percentile and maximum of the times that decisions take. On a busy machine some wait for a core.
 async fn decisions(store: &RedisSemaphore) -> [Duration; 3] {
     let mut took = Vec::with_capacity(CLAIMS);
     for at in 0..CLAIMS {
@@ -43,11 +43,11 @@ async fn an_open_breaker_decides_at_once_whatever_the_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_black_hole_it_sends_one_probe_at_a_time_and_keeps_few_connections() {
+async fn an_open_breaker_sends_one_probe_at_a_time_and_keeps_few_connections() {
     let rig = rig(WhenUnavailable::Admit).await;
     rig.proxy.black_hole();
     opens(&rig.store).await;
-    // Calls that were in flight when the breaker opened end during this sleep.
+    // During this sleep, calls end that were in flight when the breaker opened.
     sleep(Duration::from_secs(1)).await;
     rig.proxy.clear_log();
     let (start, span) = (Instant::now(), Duration::from_secs(3));
@@ -71,7 +71,7 @@ fn is_of_a_probe(args: &[Vec<u8>]) -> bool {
     !is_script || args.contains(&b"semaphore:2:processes".to_vec())
 }
 
-/// The server accepts connections, and each closes at its first script.
+/// The server accepts connections, and closes each at its first script.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_closes_each_connection_opens_the_breaker() {
     let rig = Rig::new(builder(WhenUnavailable::Admit)).await;
@@ -81,9 +81,9 @@ async fn a_server_that_closes_each_connection_opens_the_breaker() {
     let start = Instant::now();
     let mut slow = 0;
     while start.elapsed() < Duration::from_secs(4) {
-        let at = Instant::now();
+        let claimed = Instant::now();
         drop(rig.store.acquire(claim(1_000)).await);
-        slow += usize::from(start.elapsed().as_secs() >= 2 && at.elapsed().as_millis() >= 1);
+        slow += usize::from(start.elapsed().as_secs() >= 2 && claimed.elapsed().as_millis() >= 1);
         sleep(Duration::from_millis(5)).await;
     }
     let connects = rig.proxy.count(b"CLIENT");

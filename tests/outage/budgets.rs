@@ -11,7 +11,7 @@ use tower_semaphore::{
 
 use WhenUnavailable::{Admit, Refuse, Share};
 
-/// Next to nothing comes back while a test runs.
+/// In this window almost no units come back while a test runs.
 const WINDOW: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 fn tokens(limit: u32, estimate: u32) -> Claim {
@@ -45,10 +45,10 @@ async fn in_use(store: &RedisSemaphore) -> (u32, u32) {
 
 async fn until_in_use(store: &RedisSemaphore, expected: (u32, u32)) {
     let is_so = async || in_use(store).await == expected;
-    eventually("so many units are in use", BOUND, is_so).await;
+    eventually("these units are in use", BOUND, is_so).await;
 }
 
-/// The estimates that a store admits while the server is away, until the first refusal.
+/// The number of claims that a store admits while the server is away, until the first refusal or up to 100.
 async fn admitted(store: &RedisSemaphore, limit: u32, estimate: u32) -> usize {
     let mut permits = Vec::new();
     while let Ok(permit) = store.acquire(tokens(limit, estimate)).await {
@@ -75,7 +75,7 @@ async fn a_policy_decides_claims_of_budgets_while_the_server_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_share_of_a_budget_outlives_an_outage_and_the_server_is_not_charged_for_it() {
+async fn the_share_of_a_budget_outlives_an_outage_and_is_not_charged_to_the_server() {
     let mut server = RedisServer::start();
     let store = store(&server, Share).await;
     know_each_other(&server, 1).await;
@@ -87,7 +87,7 @@ async fn the_share_of_a_budget_outlives_an_outage_and_the_server_is_not_charged_
     is_refused(store.acquire(tokens(100, 1)).await);
     server.restart();
     is_back(&store).await;
-    // The server has lost what was spent, and knows nothing of the outage.
+    // The server has lost its data, and is not charged for claims that were admitted without it.
     assert_eq!(in_use(&store).await, (0, 0));
     server.kill();
     is_refused(store.acquire(tokens(100, 1)).await);
@@ -126,7 +126,7 @@ async fn the_reservation_of_a_dead_process_is_spent_when_its_lease_ends() {
     eventually("a refresh has settled it", BOUND, is_settled).await;
     proxy.black_hole();
     until_in_use(&other, (60, 0)).await;
-    // The first call after that removes it.
+    // The next call removes the expired reservation.
     is_full(&other.acquire(tokens(100, 41)).await);
     drop(granted(&other, tokens(100, 40)).await);
     drop(permit);
@@ -148,7 +148,7 @@ async fn a_settlement_before_an_outage_counts_once_after_it() {
     until_in_use(&other, (25, 0)).await;
 }
 
-/// The permit comes back, because Redis has lost its units of another limit. Its reservation gets a new id then.
+/// Redis loses the permit's units of the other limit, so the store acquires the permit again, under a new id.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reservation_beside_lost_units_counts_as_used() {
     let server = RedisServer::start();

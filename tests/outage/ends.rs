@@ -1,4 +1,4 @@
-//! Claims that wait in a queue when the server goes, and shutdowns during an outage.
+//! Waiting claims and shutdowns during an outage.
 //!
 //! Promises: P14, P18.
 
@@ -14,7 +14,7 @@ use tower_semaphore::{
     redis::WhenUnavailable::{self, Admit, Refuse, Share, ShareOf},
 };
 
-/// Longer than anything here takes.
+/// Longer than any test here.
 const WAIT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +60,7 @@ async fn leaves_nothing(policy: WhenUnavailable) {
         "{policy:?}: {} unreleased, {left} in the store",
         unreleased.len()
     );
-    eventually("it counts no more", BOUND, async || {
+    eventually("the process counts no longer", BOUND, async || {
         raw.zcard(PROCESSES).await == 0
     })
     .await;

@@ -1,4 +1,4 @@
-//! Five stores under load, a server that is killed or stopped, and a witness that is independent of them all.
+//! Five stores under load, a server that is killed or stopped, and an independent count of the units in flight.
 //!
 //! `OUTAGE_SECONDS=60 cargo test --test outage -- five_stores --nocapture` sets the length of the outage.
 //!
@@ -24,24 +24,29 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::WhenUnava
 const LIMIT: u32 = 20;
 const STORES: usize = 5;
 
-/// The units in flight, their maximum, and the number of additions.
+/// Counts the units in flight, by the holders' own reports.
 #[derive(Default)]
-struct Units(AtomicI64, AtomicI64, AtomicUsize);
+struct Units {
+    in_flight: AtomicI64,
+    most: AtomicI64,
+    /// The number of calls of `add`.
+    additions: AtomicUsize,
+}
 
 impl Units {
     fn add(&self, units: u32) {
         let units = i64::from(units);
-        let now = self.0.fetch_add(units, SeqCst) + units;
-        self.1.fetch_max(now, SeqCst);
-        self.2.fetch_add(1, SeqCst);
+        let now = self.in_flight.fetch_add(units, SeqCst) + units;
+        self.most.fetch_max(now, SeqCst);
+        self.additions.fetch_add(1, SeqCst);
     }
 
     fn subtract(&self, units: u32) {
-        self.0.fetch_sub(i64::from(units), SeqCst);
+        self.in_flight.fetch_sub(i64::from(units), SeqCst);
     }
 
     fn most(&self) -> i64 {
-        self.1.load(SeqCst)
+        self.most.load(SeqCst)
     }
 }
 
@@ -56,7 +61,7 @@ async fn stores(server: &RedisServer, lease: Duration) -> Vec<RedisSemaphore> {
     stores
 }
 
-/// Makes short requests one after another. Some of them wait.
+/// Makes short requests one after another. A quarter of them may wait.
 async fn short(store: RedisSemaphore, key: &'static str, witness: Arc<Units>, mut rng: Rng) {
     loop {
         let wait = Duration::from_millis(if rng.once_in(4) { 300 } else { 0 });
@@ -73,7 +78,7 @@ async fn short(store: RedisSemaphore, key: &'static str, witness: Arc<Units>, mu
     }
 }
 
-/// Starts a load that asks for more than the limits allow.
+/// Starts a load on the keys a, b and c that exceeds the limits: each store has twelve tasks for each key.
 fn start_load(stores: &[RedisSemaphore], witnesses: &[Arc<Units>; 3]) -> JoinSet<()> {
     let mut load = JoinSet::new();
     for task in 0..12 * 3 * STORES {
@@ -95,27 +100,32 @@ fn outage() -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn five_stores_keep_a_limit_while_the_server_is_gone_and_when_it_returns() {
+async fn five_stores_keep_a_limit_while_the_server_is_gone_and_after_it_returns() {
     // Shorter than the outage, and long enough for a busy machine to refresh it.
     const LEASE: Duration = Duration::from_secs(4);
     let mut server = RedisServer::start();
     let stores = stores(&server, LEASE).await;
     let witnesses: [Arc<Units>; 3] = Default::default();
     // These permits are held during the whole test.
-    let (mut streams, mut told) = (Vec::new(), JoinSet::new());
+    let (mut streams, mut losses) = (Vec::new(), JoinSet::new());
     for store in stores.iter().chain(&stores) {
         let permit = store.acquire(claim(LIMIT)).await.expect("there is room");
         witnesses[0].add(1);
         streams.push(permit.clone());
-        told.spawn(async move { permit.lost().await });
+        losses.spawn(async move { permit.lost().await });
     }
     let _load = start_load(&stores, &witnesses);
     let most = || witnesses.iter().map(|units| units.most()).max();
     let is_on = async || most() >= Some(LIMIT.into());
-    eventually("the load is on", BOUND, is_on).await;
-    assert!(told.try_join_next().is_none(), "this machine is too busy");
+    eventually("the load uses up a limit", BOUND, is_on).await;
+    assert!(losses.try_join_next().is_none(), "this machine is too busy");
 
-    let begun = || witnesses.iter().map(|units| units.2.load(SeqCst)).sum();
+    let begun = || {
+        witnesses
+            .iter()
+            .map(|units| units.additions.load(SeqCst))
+            .sum()
+    };
     let before: usize = begun();
     server.kill();
     sleep(outage()).await;
@@ -127,13 +137,13 @@ async fn five_stores_keep_a_limit_while_the_server_is_gone_and_when_it_returns()
     server.restart();
     let within = LEASE * 2 / 3 + Duration::from_secs(2);
     let are_back = async || !streams.iter().any(Permit::is_degraded);
-    eventually("streams are in the books", within, are_back).await;
+    eventually("the server has the streams' units again", within, are_back).await;
     let held = Raw::connect(server.port()).await.zcard(HELD).await;
-    assert!(held >= streams.len(), "{held} in the books");
+    assert!(held >= streams.len(), "{held} in the server");
     // Wait until all claims go to the server again, and for a while longer.
     sleep(Duration::from_secs(5)).await;
     assert!(most() <= Some(LIMIT.into()), "{:?} in flight", most());
-    assert!(told.try_join_next().is_none(), "a stream is told of a loss");
+    assert!(losses.try_join_next().is_none(), "a stream was lost");
 }
 
 #[derive(Default)]
@@ -142,7 +152,7 @@ struct Witness {
     wide: Units,
 }
 
-/// Makes requests one after another. Some wait, some are under two limits, and those under one limit change their
+/// Makes requests one after another. Some may wait, and half are under two limits. Those under one limit change their
 /// weight.
 async fn of_all_kinds(store: RedisSemaphore, witness: Arc<Witness>, mut rng: Rng) {
     let narrow = Claim::new("a").with_limit(LIMIT);
@@ -175,7 +185,8 @@ async fn of_all_kinds(store: RedisSemaphore, witness: Arc<Witness>, mut rng: Rng
     }
 }
 
-/// Resizes a permit of two units by one unit, if possible. Returns its new weight.
+/// Makes a permit of two units heavier or lighter by one, if possible. Counts units only while they are surely held.
+/// Returns the new weight.
 async fn resized(permit: &Permit, units: &Units, grows: bool) -> u32 {
     if !grows {
         units.subtract(1);
@@ -196,6 +207,7 @@ async fn resized(permit: &Permit, units: &Units, grows: bool) -> u32 {
     }
 }
 
+/// The most units in flight at the narrow and the wide limit, while the server comes and goes.
 async fn most_in_flight(lease: Duration, seed: u64) -> [i64; 2] {
     let mut server = RedisServer::start();
     let stores = stores(&server, lease).await;

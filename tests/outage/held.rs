@@ -13,14 +13,15 @@ use tower_semaphore::{
     redis::{self, WhenUnavailable},
 };
 
-/// The time for a lease to end and its holder to be notified, even on a busy machine.
-const TOLD: Duration = Duration::from_millis(3_500);
+/// The time within which a lease ends and its holder is notified, even on a busy machine.
+const NOTIFIED: Duration = Duration::from_millis(3_500);
 
-async fn until_in_the_books(server: &RedisServer, name: &str, count: usize) {
+/// Waits until the server stores this number of units under a key.
+async fn until_stored(server: &RedisServer, name: &str, count: usize) {
     let mut raw = Raw::connect(server.port()).await;
     // The server also needs time to start.
     let within = TWO_REFRESHES + Duration::from_secs(2);
-    eventually("they are in the books", within, async || {
+    eventually("the units are stored", within, async || {
         raw.zcard(name).await == count
     })
     .await;
@@ -38,15 +39,15 @@ async fn strict_claims_and_locks_are_lost_and_refused_whatever_the_policy() {
     drop(degraded(&store, 5).await);
     is_refused(store.acquire(strict).await);
     assert!(Lock::new(store, "other").try_acquire().await.is_err());
-    let told = async {
+    let losses = async {
         permit.lost().await;
         guard.lost().await;
     };
-    let told = timeout(TOLD, told).await;
-    assert!(told.is_ok() && permit.is_lost() && guard.is_lost());
+    let notified = timeout(NOTIFIED, losses).await;
+    assert!(notified.is_ok() && permit.is_lost() && guard.is_lost());
 }
 
-/// The simulation tests only one timeout.
+/// The simulation uses only one timeout, a shorter one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_permit_is_kept_with_the_longest_timeout_too() {
     let lease = Duration::from_secs(3);
@@ -81,14 +82,14 @@ async fn a_degraded_permit_becomes_lighter_but_not_heavier() {
     permit.resize(1).await.expect("fewer are always granted");
     assert_eq!(permit.weight(), 1);
     server.restart();
-    eventually("it is in the books", BOUND, async || !permit.is_degraded()).await;
-    until_in_the_books(&server, HELD, 1).await;
+    eventually("the server has it", BOUND, async || !permit.is_degraded()).await;
+    until_stored(&server, HELD, 1).await;
     permit.resize(3).await.expect("there is room");
-    until_in_the_books(&server, HELD, 3).await;
+    until_stored(&server, HELD, 3).await;
 }
 
-/// The server loses one of the permit's two units, and another process takes that unit. Returns both permits.
-/// place.
+/// A permit of two units in an outage. Another process has taken one of the units from the server, so only one is left
+/// when the server is back. Returns both permits.
 async fn half_back(proxy: &Proxy, others: &RedisSemaphore) -> (Permit, Permit) {
     let apart = builder(WhenUnavailable::Admit).connect(proxy.url()).await;
     let apart = apart.expect("it connects");
@@ -108,22 +109,25 @@ async fn half_back(proxy: &Proxy, others: &RedisSemaphore) -> (Permit, Permit) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_is_degraded_until_each_of_its_units_has_its_place_or_is_given_up() {
+async fn a_permit_is_degraded_until_the_server_has_each_of_its_units() {
     for gives_up in [false, true] {
         let server = RedisServer::start();
         let proxy = Proxy::start(&server).await;
         let others = store(&server, WhenUnavailable::Refuse).await;
         let (permit, taken) = half_back(&proxy, &others).await;
-        until_in_the_books(&server, HELD, 2).await;
+        until_stored(&server, HELD, 2).await;
         if gives_up {
             permit.resize(1).await.expect("fewer are always granted");
         } else {
             sleep(TWO_REFRESHES).await;
-            assert!(permit.is_degraded(), "one of its two units has no place");
+            assert!(
+                permit.is_degraded(),
+                "the server has only one of its two units"
+            );
             assert!(!permit.is_lost() && taken.release().await);
         }
         eventually("it is whole", BOUND, async || !permit.is_degraded()).await;
-        until_in_the_books(&server, HELD, 2).await;
+        until_stored(&server, HELD, 2).await;
         assert!(permit.release().await);
         assert_eq!(taken.release().await, gives_up);
     }

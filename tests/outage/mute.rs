@@ -23,7 +23,7 @@ use tokio::{
 };
 use tower_semaphore::{RedisSemaphore, Semaphore};
 
-/// Makes claims in two more runtimes, one after another in each, until it is stopped.
+/// Two more runtimes. Each makes one claim after another until `stop`.
 struct Claims {
     goes_on: Arc<AtomicBool>,
     granted: Arc<AtomicUsize>,
@@ -57,7 +57,7 @@ impl Claims {
     }
 
     /// Waits until `more` further claims are granted.
-    async fn go_on(&self, more: usize) {
+    async fn grant_more(&self, more: usize) {
         let before = self.granted.load(SeqCst);
         eventually("claims are granted", BOUND, async || {
             self.granted.load(SeqCst) > before + more
@@ -96,27 +96,28 @@ async fn connections(server: &RedisServer) -> (u64, u64) {
     )
 }
 
-/// On a busy machine the server may be stopped for too long, or a connection may be replaced because this process stood still.
+/// Some rounds may fail: on a busy machine the server may be stopped for too long, or a stall of this process may make
+/// the store replace a connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stands_still_for_a_moment_gets_at_most_one_connection_more_and_keeps_none() {
+async fn a_server_that_stops_for_a_moment_gets_at_most_one_more_connection_and_keeps_none() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let store = connected(&proxy).await;
     let claims = Claims::start(&store);
-    let one_more = async || {
-        claims.go_on(200).await;
+    let round = async || {
+        claims.grant_more(200).await;
         let before = connections(&server).await;
         server.stop();
         sleep(Duration::from_millis(1_400)).await;
         server.cont();
-        claims.go_on(200).await;
+        claims.grant_more(200).await;
         sleep(Duration::from_millis(200)).await;
         let after = connections(&server).await;
         // The query that counts the connections uses one itself.
         let (made, kept) = (after.0 - before.0 - 1, after.1.abs_diff(before.1));
         (made <= 1 && kept == 0).then_some(()).ok_or((made, kept))
     };
-    one_round_passes("at most one connection is made, and none kept", 8, one_more).await;
+    one_round_passes("at most one connection is made, and none kept", 8, round).await;
     let held = timeout(BOUND, store.acquire(claim(1_000))).await;
     assert!(held.expect("in time").is_ok());
     claims.stop();

@@ -12,13 +12,14 @@ use testing::{
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{Permit, redis::WhenUnavailable};
 
-/// Answers with the state of the request's permit.
+/// Answers with a header that shows if the request's permit is degraded.
 async fn handler(request: Request<String>) -> Result<Response<String>, Infallible> {
     let permit: &Permit = request.extensions().get().expect("the layer puts it there");
     let response = Response::builder().header("degraded", permit.is_degraded().to_string());
     Ok(response.body("body".to_owned()).expect("it is valid"))
 }
 
+/// The status codes of two requests during an outage, under a limit of two.
 async fn answers(policy: WhenUnavailable) -> [StatusCode; 2] {
     let mut server = RedisServer::start();
     let layer = limit(2, store(&server, policy).await);
@@ -28,10 +29,10 @@ async fn answers(policy: WhenUnavailable) -> [StatusCode; 2] {
         let Ok(response) = service.call(request("a")).await;
         let (is_admitted, fields) = (response.status() == 200, response.headers());
         assert_eq!(fields.contains_key("ratelimit"), is_admitted);
-        let told = fields
+        let is_right = fields
             .get("degraded")
-            .map(|told| told == &*is_degraded.to_string());
-        assert_eq!(told, is_admitted.then_some(true));
+            .map(|value| value == &*is_degraded.to_string());
+        assert_eq!(is_right, is_admitted.then_some(true));
         response
     };
     assert_eq!(call(false).await.status(), 200);

@@ -1,4 +1,4 @@
-//! Stores, claims, and observations that bypass the library.
+//! Helpers of these tests: stores, claims, and observations of the server that bypass the library.
 
 use std::time::{Duration, Instant};
 use testing::{redis::RedisServer, resp::Raw, stores::connected, wait::eventually};
@@ -43,8 +43,8 @@ pub(crate) async fn degraded(store: &RedisSemaphore, limit: u32) -> Permit {
     permit
 }
 
-/// Claims until the policy admits the claim. Right after the server has gone, the keeper counts the held permits. If
-/// that takes long, as on a busy machine, claims are refused.
+/// Claims until the policy admits the claim. Right after the server has gone, claims may be refused while the keeper
+/// counts the held permits.
 pub(crate) async fn admitted_soon(store: &RedisSemaphore, claim: Claim) -> Permit {
     let mut permit = None;
     eventually("the policy admits it", BOUND, async || {
@@ -84,7 +84,7 @@ pub(crate) async fn know_each_other(server: &RedisServer, count: usize) {
         raw.zcard(PROCESSES).await == count
     })
     .await;
-    // The answer to its next call informs each process.
+    // Each process learns the number from the answer to its next call.
     let before = alive_until(&mut raw).await;
     eventually("each has called again", BOUND, async || {
         let now = alive_until(&mut raw).await;
@@ -95,6 +95,7 @@ pub(crate) async fn know_each_other(server: &RedisServer, count: usize) {
     .await;
 }
 
+/// The ids of the processes, and the time until which each counts as alive.
 async fn alive_until(raw: &mut Raw) -> Vec<(Vec<u8>, f64)> {
     raw.zmembers(PROCESSES).await
 }
@@ -118,12 +119,12 @@ pub(crate) async fn all(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
     permits
 }
 
-/// Waits until the breaker of a store is open, so that claims of another key are decided at once.
+/// Waits until the breaker of a store is open, so that claims are decided at once.
 pub(crate) async fn opens(store: &RedisSemaphore) {
     opens_for(store, "opens").await;
 }
 
-/// Does the same for the breaker of the node that has this key.
+/// Waits until the breaker of the node that has this key is open.
 pub(crate) async fn opens_for(store: &RedisSemaphore, key: &str) {
     eventually("claims are decided at once", BOUND, async || {
         let start = Instant::now();

@@ -1,5 +1,5 @@
-//! Nothing is admitted before it is clear that the server is gone for all processes. Once it answers, no claim is held
-//! to the share.
+//! The policy admits no claim until it is clear that all processes have lost the server. Once the server answers again,
+//! no claim is held to the share.
 //!
 //! Promises: P19.
 
@@ -29,7 +29,8 @@ use tower_semaphore::{
 
 const LIMIT: u32 = 8;
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Slightly less than the time after which an outage is clear, because the failure precedes the claim that measures it.
+/// Slightly less than the time from the first failure until an outage is clear, because the failure precedes the first
+/// measured claim.
 const CLEAR: Duration = Duration::from_millis(700);
 
 /// With this lease hardly any refreshes are sent.
@@ -37,7 +38,7 @@ fn patient() -> Builder {
     builder(Share).lease(Duration::from_secs(15))
 }
 
-/// A store behind a proxy, and another store that uses up the limit as soon as it can.
+/// A store behind a proxy, and another store.
 async fn two_stores(server: &RedisServer, builder: Builder) -> (Proxy, [RedisSemaphore; 2]) {
     let proxy = Proxy::start(server).await;
     let store = builder.clone().connect(proxy.url()).await;
@@ -57,7 +58,7 @@ async fn admits(store: &RedisSemaphore) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_goes_while_it_settles_is_not_gone_at_once() {
+async fn a_server_that_dies_while_it_settles_counts_as_gone_only_after_a_while() {
     let mut server = RedisServer::start();
     let (proxy, [store, other]) = two_stores(&server, patient().timeout(TIMEOUT)).await;
     // Only this process has lost the server, and afterwards it settles.
@@ -78,9 +79,9 @@ async fn a_server_that_goes_while_it_settles_is_not_gone_at_once() {
     assert!(after >= CLEAR, "admitted {after:?} after the first failure");
 }
 
-/// The share applies until the server has settled, which is soon.
+/// The share applies only until the server has settled.
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_that_wait_until_all_is_well_again_are_no_failures_of_the_server() {
+async fn claims_that_wait_while_the_server_returns_do_not_count_as_its_failures() {
     let server = RedisServer::start();
     let (_proxy, [store, _other]) = two_stores(&server, patient()).await;
     server.stop();
@@ -88,7 +89,7 @@ async fn claims_that_wait_until_all_is_well_again_are_no_failures_of_the_server(
     let mut share = all(&store, LIMIT).await;
     assert_eq!(share.len() as u32, LIMIT / 2);
     server.cont();
-    eventually("they have their places", BOUND, async || {
+    eventually("the server has all permits", BOUND, async || {
         !share.iter().any(Permit::is_degraded)
     })
     .await;
@@ -101,8 +102,8 @@ async fn claims_that_wait_until_all_is_well_again_are_no_failures_of_the_server(
         !answer.is_ok_and(|permit| permit.is_degraded()),
         "the server answers"
     );
-    share.push(wait().await.expect("there is a place"));
-    // Claim one after another, so that no release proves the server alive when the next claim is decided.
+    share.push(wait().await.expect("there is room"));
+    // No permit is released between these claims, because its answer would prove that the server works.
     let start = Instant::now();
     let mut granted = wait().await;
     while granted.is_err() && start.elapsed() < Duration::from_secs(10) {
@@ -115,7 +116,7 @@ async fn claims_that_wait_until_all_is_well_again_are_no_failures_of_the_server(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_whose_task_was_slow_is_no_outage() {
+async fn a_claim_whose_task_is_not_polled_is_no_outage() {
     let server = RedisServer::start();
     let store = store(&server, Admit).await;
     // The store is connected now, so the first poll sends the claim.
@@ -130,7 +131,7 @@ async fn a_claim_whose_task_was_slow_is_no_outage() {
     };
     sleep(2 * LEASE).await;
     let other = store.acquire(claim(1)).await;
-    // The server has answered every call.
+    // The server has answered every call, so neither claim may be degraded.
     match (acquire.await, other) {
         (Ok(permit), Err(AcquireError::Full { .. })) => assert!(!permit.is_degraded()),
         (Err(AcquireError::Store { .. }), Ok(other)) => assert!(!other.is_degraded()),
@@ -138,7 +139,7 @@ async fn a_claim_whose_task_was_slow_is_no_outage() {
     }
 }
 
-/// A separate runtime that claims until it is stopped. Its only thread is blocked after the start of each claim.
+/// A separate runtime that claims until it is dropped. Its only thread is blocked after the start of each claim.
 struct Blocked {
     ends: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -173,7 +174,7 @@ impl Drop for Blocked {
     }
 }
 
-/// An answer proves that the server works at one moment only.
+/// A runtime that reads an old answer late must not make the server count as working.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_falls_silent_is_an_outage_for_all_runtimes() {
     let server = RedisServer::start();

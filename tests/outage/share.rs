@@ -16,7 +16,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
 use WhenUnavailable::{Admit, Refuse, Share};
 
-/// Stores that know each other. Returns how many permits of a limit each admits once the server is gone.
+/// The number of permits of a limit that each store admits once the server is gone.
 async fn shares(stores: &[RedisSemaphore], mut server: RedisServer, limit: u32) -> Vec<usize> {
     know_each_other(&server, stores.len()).await;
     server.kill();
@@ -31,7 +31,7 @@ async fn shares(stores: &[RedisSemaphore], mut server: RedisServer, limit: u32) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_has_just_started_counts_whatever_the_lease() {
+async fn a_process_counts_at_once_whatever_its_lease() {
     let server = RedisServer::start();
     let mut stores = Vec::new();
     for _ in 0..2 {
@@ -62,7 +62,7 @@ async fn a_dead_process_counts_no_longer_than_its_lease_although_the_clock_is_se
     let other = longer.connect(proxy.url()).await.expect("it connects");
     let mut raw = Raw::connect(server.port()).await;
     let mut counted = async |count| {
-        eventually("so many count", BOUND, async || {
+        eventually("this number counts", BOUND, async || {
             raw.zcard(PROCESSES).await == count
         })
         .await;
@@ -75,7 +75,8 @@ async fn a_dead_process_counts_no_longer_than_its_lease_although_the_clock_is_se
     counted(1).await;
 }
 
-/// For example, the server or a gateway accepts no more connections, or this process has no free descriptors.
+/// A new connection may fail because the server or a gateway accepts no more, or because this process has no free
+/// descriptors.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {
     let server = RedisServer::start();
@@ -85,23 +86,30 @@ async fn a_runtime_that_cannot_connect_uses_the_connection_of_the_keeper() {
     let store = patient.connect(proxy.url()).await.expect("a server");
     let _other = self::store(&server, Share).await;
     know_each_other(&server, 2).await;
-    // This is more than the share. It leaves room for one permit for each of the two runtimes that claim below.
+    // More than the share, so a claim is granted only by the server. The limit is 13, so each of the two runtimes that
+    // claim below finds a unit.
     let _held = crate::server::all(&store, 11).await;
     proxy.refuse().await;
     let own = store.clone();
     let apart = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        runtime.block_on(granted_of(&own, 150))
+        runtime.block_on(count_granted(&own, 150))
     });
-    let granted = granted_of(&store, 300).await;
-    assert!(granted > 285, "{granted} of 300 where it works");
+    let granted = count_granted(&store, 300).await;
+    assert!(
+        granted > 285,
+        "{granted} of 300 in the runtime that is connected"
+    );
     let granted = tokio::task::block_in_place(|| apart.join().expect("no panic"));
-    assert!(granted > 142, "{granted} of 150 where it cannot connect");
+    assert!(
+        granted > 142,
+        "{granted} of 150 in the runtime that cannot connect"
+    );
 }
 
-/// Returns how many of `count` claims are granted, one after another. Checks run between them, but do not prove to the
-/// store that the server works.
-async fn granted_of(store: &RedisSemaphore, count: usize) -> usize {
+/// The number of grants of `count` claims, made one after another. Checks run between them; they are not evidence for
+/// the store that the server works.
+async fn count_granted(store: &RedisSemaphore, count: usize) -> usize {
     let mut granted = 0;
     for _ in 0..count {
         granted += usize::from(store.acquire(claim(13)).await.is_ok());

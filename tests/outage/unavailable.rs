@@ -12,7 +12,7 @@ use tower_semaphore::{AcquireError, Permit, RedisSemaphore, Semaphore, redis::Wh
 const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 
 /// Waits until a command is refused with an error of this kind.
-async fn until_said(raw: &mut Raw, command: &[&str], kind: &str) {
+async fn until_refused(raw: &mut Raw, command: &[&str], kind: &str) {
     eventually(kind, BOUND, async || {
         let answer = raw.cmd(command).await;
         answer.error().is_some_and(|error| error.starts_with(kind))
@@ -20,7 +20,7 @@ async fn until_said(raw: &mut Raw, command: &[&str], kind: &str) {
     .await;
 }
 
-/// True if a claim has failed for a mistake that the server reports with this word.
+/// True if a claim failed with the server's error that contains this word, so no outage policy decided it.
 fn is_mistake(answer: &Result<Permit, AcquireError>, word: &str) -> bool {
     let is_mistake = matches!(answer, Err(AcquireError::Store { .. }));
     is_mistake && format!("{answer:?}").contains(word)
@@ -56,20 +56,21 @@ impl Fixture {
         assert_eq!(self.raw.cmd(command).await.error(), None, "{command:?}");
     }
 
-    /// Asserts that the policy decides each of several claims, whether the breaker is closed or open. The server's own
-    /// words must appear before it opens.
+    /// Asserts that the policies decide each of several claims, before and after the breaker opens. One of the first
+    /// errors must contain the server's words.
     async fn is_decided_by_the_policy(&self, words: &str) {
-        let mut said = String::new();
+        let mut errors = String::new();
         for _ in 0..8 {
             drop(degraded(&self.admits, 5).await);
             let answer = self.refuses.acquire(claim(5)).await;
-            said += &format!("{answer:?}");
+            errors += &format!("{answer:?}");
             is_refused(answer);
         }
-        assert!(said.contains(words), "{said}");
+        assert!(errors.contains(words), "{errors}");
     }
 
-    async fn is_decided_by_nobody(&self, word: &str) {
+    /// Asserts that each of several claims fails with the server's error, because a mistake is no outage.
+    async fn is_decided_by_no_policy(&self, word: &str) {
         for store in [&self.admits, &self.refuses] {
             for _ in 0..8 {
                 let answer = store.acquire(claim(5)).await;
@@ -106,11 +107,11 @@ async fn a_server_that_loads_its_data_is_unavailable() {
         .await
         .expect("it is sent");
     let mut other = Raw::connect(fixture.server.port()).await;
-    until_said(&mut other, &["GET", "key1"], "LOADING").await;
+    until_refused(&mut other, &["GET", "key1"], "LOADING").await;
     fixture.is_decided_by_the_policy("").await;
     assert!(
         other.cmd(&["GET", "key1"]).await.error().is_some(),
-        "it did not load for so long"
+        "loading ended before the claims did"
     );
     fixture.serves_again().await;
 }
@@ -128,7 +129,7 @@ async fn a_server_that_has_become_a_replica_is_unavailable() {
 async fn a_replica_without_its_primary_is_unavailable() {
     let mut fixture = Fixture::with(&["--replica-serve-stale-data", "no"]).await;
     fixture.set(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    until_said(&mut fixture.raw, &["GET", "a"], "MASTERDOWN").await;
+    until_refused(&mut fixture.raw, &["GET", "a"], "MASTERDOWN").await;
     fixture.is_decided_by_the_policy("MasterDown").await;
 }
 
@@ -151,7 +152,7 @@ async fn a_server_that_cannot_save_is_unavailable() {
     fixture.set(&["CONFIG", "SET", "save", "3600 1"]).await;
     fixture.set(&["CONFIG", "SET", "dir", "/proc"]).await;
     fixture.set(&["BGSAVE"]).await;
-    until_said(&mut fixture.raw, &["SET", "b", "1"], "MISCONF").await;
+    until_refused(&mut fixture.raw, &["SET", "b", "1"], "MISCONF").await;
     fixture.is_decided_by_the_policy("MISCONF").await;
     fixture
         .set(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"])
@@ -165,7 +166,7 @@ async fn a_server_that_runs_a_long_script_is_unavailable() {
     let endless = fixture.raw.send(&["EVAL", "while true do end", "0"]);
     endless.await.expect("it is sent");
     let mut other = Raw::connect(fixture.server.port()).await;
-    until_said(&mut other, &["GET", "a"], "BUSY").await;
+    until_refused(&mut other, &["GET", "a"], "BUSY").await;
     fixture.is_decided_by_the_policy("BUSY").await;
     other.cmd(&["SCRIPT", "KILL"]).await;
     fixture.serves_again().await;
@@ -196,9 +197,9 @@ async fn a_key_of_another_type_is_a_mistake() {
     let mut fixture = Fixture::with(&[]).await;
     fixture.set(&["DEL", HELD]).await;
     fixture.set(&["SET", HELD, "no set"]).await;
-    fixture.is_decided_by_nobody("WRONGTYPE").await;
+    fixture.is_decided_by_no_policy("WRONGTYPE").await;
     let left = fixture.raw.cmd(&["GET", HELD]).await;
-    assert_eq!(left.text(), "no set", "it was somebody's");
+    assert_eq!(left.text(), "no set", "it belongs to another program");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -207,7 +208,7 @@ async fn a_permission_that_the_user_lacks_is_a_mistake() {
     fixture
         .set(&["ACL", "SETUSER", "default", "-evalsha", "-eval"])
         .await;
-    fixture.is_decided_by_nobody("NoPerm").await;
+    fixture.is_decided_by_no_policy("NoPerm").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -221,7 +222,8 @@ async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
         .await;
     // Redis answers a long command before `AUTH` with this word, and a short one with `NOAUTH`.
     const WORD: &str = "uthentica";
-    // The connections break one after another, each at its next command, so the policies may decide single claims.
+    // The connections break one after another, each at its next command, so the policies may decide a few claims at
+    // first.
     eventually("neither policy decides", BOUND, async || {
         for store in [&fixture.admits, &fixture.refuses].repeat(16) {
             if !is_mistake(&store.acquire(claim(5)).await, WORD) {
@@ -238,7 +240,7 @@ async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_outlast_a_moment_without_replicas() {
+async fn waiters_survive_a_moment_without_replicas() {
     let mut fixture = Fixture::with(&[]).await;
     for store in [&fixture.admits, &fixture.refuses] {
         let wait = || store.acquire(claim(1).with_wait(BOUND * 3));

@@ -30,7 +30,7 @@ async fn permit(store: &RedisSemaphore, key: &str) -> Permit {
     permit.await.expect("there is room")
 }
 
-/// Recognises a release: only a release has the semaphore's four keys followed by a `1`.
+/// Drops the reply to the next release. Only in a release are the semaphore's four keys followed by a `1`.
 fn drop_reply_to_release(proxy: &Proxy) {
     proxy.drop_replies_to(1, |args| {
         let is_ann = args.iter().any(|arg| arg.ends_with(b":ann}:held"));
@@ -39,15 +39,15 @@ fn drop_reply_to_release(proxy: &Proxy) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_whose_first_reply_was_lost_says_that_the_permit_was_held() {
+async fn a_release_whose_first_reply_was_lost_returns_true_for_a_held_permit() {
     let Rig { proxy, store, .. } = &Rig::new(builder()).await;
     let permit = permit(store, "ann").await;
     drop_reply_to_release(proxy);
-    assert!(permit.release().await, "nobody else ended it");
+    assert!(permit.release().await, "it was held until its release");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_of_a_lost_permit_says_so_although_its_first_reply_was_lost() {
+async fn a_release_of_a_lost_permit_returns_false_although_its_first_reply_was_lost() {
     let mut rig = Rig::new(builder()).await;
     let permit = permit(&rig.store, "ann").await;
     rig.raw.cmd(&["DEL", HELD]).await;
@@ -55,13 +55,13 @@ async fn a_release_of_a_lost_permit_says_so_although_its_first_reply_was_lost() 
     for other in ["another", "a third"] {
         rig.raw.cmd(&["ZADD", HELD, "9e15", other]).await;
     }
-    timeout(BOUND, permit.lost()).await.expect("it is told");
+    timeout(BOUND, permit.lost()).await.expect("it is notified");
     drop_reply_to_release(&rig.proxy);
     assert!(!permit.release().await, "it was lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_says_that_a_unit_was_lost_which_had_been_added() {
+async fn a_release_returns_false_if_an_added_unit_was_lost() {
     let Rig { store, raw, .. } = &mut Rig::new(builder()).await;
     let permit = permit(store, "ann").await;
     permit.resize(2).await.expect("there is room");
@@ -71,7 +71,7 @@ async fn a_release_says_that_a_unit_was_lost_which_had_been_added() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_says_that_the_permit_was_held_although_another_key_is_broken() {
+async fn a_release_returns_true_although_another_key_in_its_call_is_broken() {
     let Rig { store, raw, .. } = &mut Rig::new(builder()).await;
     for round in 0..20 {
         let good = permit(store, &format!("good{round}")).await;
@@ -79,16 +79,16 @@ async fn a_release_says_that_the_permit_was_held_although_another_key_is_broken(
         let name = format!("semaphore:2:{{concurrency:bad{round}}}:held");
         raw.cmd(&["DEL", &name]).await;
         raw.cmd(&["SET", &name, "not ours"]).await;
-        // Both travel in one batch, the good one first.
-        let answers = (good.release(), bad.release());
-        assert!(answers.0.await, "round {round}");
-        drop(answers.1);
+        // One call carries both releases, the good one first.
+        let (good, bad) = (good.release(), bad.release());
+        assert!(good.await, "round {round}");
+        drop(bad);
         sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_does_not_say_held_when_its_answer_came_after_the_lease_had_ended() {
+async fn a_release_that_is_answered_after_the_end_of_its_lease_returns_false() {
     let rig = Rig::new(builder()).await;
     let other = builder().connect(rig.server.url()).await;
     let other = other.expect("it connects");
@@ -105,7 +105,7 @@ async fn a_release_does_not_say_held_when_its_answer_came_after_the_lease_had_en
     assert!(!answer.expect("no panic"), "a successor holds the unit");
 }
 
-/// Only a growth needs a runtime, as an acquire does; the docs say so.
+/// As documented, only a growth needs a runtime, because it acquires.
 #[test]
 fn a_smaller_weight_needs_no_runtime() {
     let runtime = Runtime::new().expect("a runtime");
@@ -133,7 +133,7 @@ async fn a_permit_that_max_hold_ended_stays_lost_when_a_refresh_is_answered() {
     let end = raw.zmembers(HELD).await[0].1;
     let refreshed = async || raw.zmembers(HELD).await[0].1 > end;
     eventually("it is refreshed once", BOUND, refreshed).await;
-    // The answer of a refresh that succeeds is delayed.
+    // From here on answers are delayed, so the permit ends while a refresh that succeeds is under way.
     let delay = Duration::from_millis(400);
     proxy.delay(Duration::ZERO, delay);
     proxy.clear_log();
@@ -150,16 +150,9 @@ async fn a_permit_that_max_hold_ended_stays_lost_when_a_refresh_is_answered() {
     }
 }
 
-/// With `are_there`, another program takes three units of a key that never end. Otherwise it gives them up.
-async fn others(raw: &mut Raw, held: &str, are_there: bool) {
-    for unit in 0..3 {
-        // The id gives a lease of an hour: a later end is clamped to that.
-        let unit = id("other", unit, [9, 1, 3_600_000]);
-        match are_there {
-            true => raw.cmd(&["ZADD", held, "99999999999999", &unit]).await,
-            false => raw.cmd(&["ZREM", held, &unit]).await,
-        };
-    }
+/// Three units of another program. Their ids give leases of an hour, so a later end is clamped to that.
+fn units_of_another() -> [String; 3] {
+    [0, 1, 2].map(|unit| id("other", unit, [9, 1, 3_600_000]))
 }
 
 /// Covers a case that the simulation leaves out: it changes no weight of a lost permit.
@@ -173,7 +166,9 @@ async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_a
     let permit = permit.expect("there is room");
     let disaster = async {
         raw.cmd(&["DEL", WIDE]).await;
-        others(raw, WIDE, true).await;
+        for unit in units_of_another() {
+            raw.cmd(&["ZADD", WIDE, "99999999999999", &unit]).await;
+        }
     };
     // The loss may be brief, so the holder starts waiting for it before it happens.
     let (lost, ()) = tokio::join!(timeout(BOUND, permit.lost()), disaster);
@@ -188,7 +183,9 @@ async fn a_permit_that_is_lost_at_one_limit_becomes_lighter_at_all_and_heavier_a
     assert!(weights().eq([3, 1]));
     permit.resize(1).await.expect("it is lighter");
     assert!(weights().eq([1, 1]));
-    others(raw, WIDE, false).await;
+    for unit in units_of_another() {
+        raw.cmd(&["ZREM", WIDE, &unit]).await;
+    }
     eventually("it is back", BOUND, async || !permit.is_lost()).await;
     for name in [HELD, WIDE] {
         eventually("one unit is held", BOUND, async || {

@@ -1,4 +1,4 @@
-//! Many claims made at once travel in batches, and each gets the answer that it would get alone.
+//! Many claims that are made at once share calls (batches), and each gets the answer that it would get alone.
 //!
 //! Promises: P1, P6.
 
@@ -18,6 +18,7 @@ async fn patient(server: &RedisServer) -> RedisSemaphore {
     warm(builder.connect(server.url()).await.expect("it connects")).await
 }
 
+/// Lets the server load the scripts.
 async fn warm(store: RedisSemaphore) -> RedisSemaphore {
     let permit = store.acquire(Claim::new("warm").with_limit(1)).await;
     assert!(permit.expect("there is room").release().await);
@@ -36,8 +37,8 @@ async fn claim_all(
 /// The number of script calls that clients have sent.
 async fn calls(raw: &mut Raw) -> u64 {
     let stats = raw.commandstats().await;
-    let of = |name: &str| stats.get(name).copied().unwrap_or_default();
-    of("evalsha") + of("eval")
+    let count = |name: &str| stats.get(name).copied().unwrap_or_default();
+    count("evalsha") + count("eval")
 }
 
 async fn held(raw: &mut Raw, key: u64) -> usize {
@@ -78,8 +79,8 @@ async fn a_thousand_claims_on_one_key_need_few_calls_and_exactly_the_limit_is_gr
     assert_eq!(tokens.len(), limit as usize);
     assert_eq!(held(&mut raw, 0).await, limit as usize);
     tokens.dedup();
-    // The first claims travel alone, over another connection than the batches, so some are passed: eight at a time, and
-    // more if those are answered soon.
+    // The first claims are sent alone, over another connection than the batches. So later claims pass some of them:
+    // eight at a time, and more if those are answered soon.
     let passed = tokens.len() - longest_sorted(&tokens);
     assert!(
         passed < tokens.len() / 4,
@@ -93,18 +94,18 @@ async fn a_thousand_claims_on_as_many_keys_need_few_calls_and_all_are_granted() 
     let server = RedisServer::start();
     let (store, mut raw) = (patient(&server).await, Raw::connect(server.port()).await);
     let permits = claim_all(&store, 0..CLAIMS, 1).await;
-    let of_acquire = calls(&mut raw).await;
-    assert!(of_acquire <= CLAIMS / 5, "{of_acquire} calls");
+    let acquire_calls = calls(&mut raw).await;
+    assert!(acquire_calls <= CLAIMS / 5, "{acquire_calls} calls");
     assert!(permits.iter().all(Result::is_ok));
     assert_eq!(raw.keys("*:held").await.len(), CLAIMS as usize);
 
     drop(permits);
     nothing_is_held(&mut raw).await;
-    let of_release = calls(&mut raw).await - of_acquire;
-    assert!(of_release <= CLAIMS / 5, "{of_release} calls");
+    let release_calls = calls(&mut raw).await - acquire_calls;
+    assert!(release_calls <= CLAIMS / 5, "{release_calls} calls");
 }
 
-/// Heavy claims that may wait travel with light claims that do not.
+/// Calls carry heavy claims that may wait together with light claims that do not.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_fit_are_granted_however_many_units_their_call_grants() {
     let server = RedisServer::start();
@@ -142,12 +143,12 @@ fn poll<T>(mut future: impl Future<Output = T> + Unpin) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_waits_is_sent_before_those_behind_it_by_a_task_that_has_to_yield() {
+async fn a_task_that_must_yield_sends_a_waiting_claim_before_later_claims() {
     let server = RedisServer::start();
     let store = patient(&server).await;
     let claim = || Claim::new("a").with_limit(3);
     let _one = store.acquire(claim()).await.expect("there is room");
-    // While no call is answered, claims travel in batches.
+    // While no call is answered, claims share calls.
     server.stop();
     let mut before: Vec<_> = (0..100)
         .map(|key| store.acquire(Claim::new(key).with_limit(1)))
@@ -167,18 +168,18 @@ async fn a_claim_that_waits_is_sent_before_those_behind_it_by_a_task_that_has_to
 /// Runs a future that must end well before the timeout of a call.
 async fn in_time<R>(future: impl Future<Output = R>) -> R {
     let over = timeout(BOUND / 2, future).await;
-    over.expect("it is held up")
+    over.expect("it is not held up")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_that_are_polled_once_and_left_hold_up_nobody_until_their_timeout() {
+async fn claims_that_are_polled_only_once_hold_up_no_other_claim() {
     let server = RedisServer::start();
     let store = patient(&server).await;
-    let mut left: Vec<_> = (0..100)
+    let mut abandoned: Vec<_> = (0..100)
         .map(|key| store.acquire(Claim::new(key).with_limit(1)))
         .collect();
     server.stop();
-    left.iter_mut().for_each(poll);
+    abandoned.iter_mut().for_each(poll);
     server.cont();
     in_time(async {
         for key in 100..103 {
@@ -190,14 +191,13 @@ async fn claims_that_are_polled_once_and_left_hold_up_nobody_until_their_timeout
 }
 
 #[tokio::test]
-async fn a_growth_that_is_polled_once_and_left_holds_up_no_claim_until_its_timeout() {
+async fn a_growth_that_is_polled_only_once_holds_up_no_claim() {
     let server = RedisServer::start();
     let store = patient(&server).await;
     let claim = |key: u64| store.acquire(Claim::new(key).with_limit(2));
     let permit = claim(0).await.expect("there is room");
-    // A call leaves once the waiting claims equal the calls in flight. So these two carry one claim each, and the third
-    // waits.
-    // waits.
+    // Claims wait until their number equals the number of calls in flight. So the first two are sent alone, and the
+    // third waits.
     let mut in_flight = [claim(1), claim(2)];
     in_flight.iter_mut().for_each(poll);
     let mut claim = claim(3);
@@ -208,18 +208,18 @@ async fn a_growth_that_is_polled_once_and_left_holds_up_no_claim_until_its_timeo
 }
 
 #[tokio::test]
-async fn a_claim_that_is_polled_once_and_left_holds_up_no_release_until_its_timeout() {
+async fn a_claim_that_is_polled_only_once_holds_up_no_release() {
     let server = RedisServer::start();
     let store = patient(&server).await;
     let claim = |key: u64| store.acquire(Claim::new(key).with_limit(1));
     for key in (0..10).map(|key| 2 * key) {
         let permit = claim(key).await.expect("there is room");
         let mut release = Box::pin(permit.release());
-        let mut left = claim(key + 1);
+        let mut abandoned = claim(key + 1);
         if (&mut release).now_or_never().is_some() {
             continue;
         }
-        let _ = (&mut left).now_or_never();
+        let _ = (&mut abandoned).now_or_never();
         assert!(in_time(release).await, "it was held");
     }
 }
@@ -247,7 +247,7 @@ async fn a_cluster_node_soon_gets_no_call_for_two_keys() {
         drop(answers);
         nothing_is_held(&mut raw).await;
     }
-    // The store now sends a call for each key, and none is refused.
+    // The store has learned that calls for two keys are refused, so it now sends a call for each key.
     raw.reset_stats().await;
     assert!(
         claim_all(&store, 0..CLAIMS, 1)

@@ -39,8 +39,8 @@ fn documented() -> BTreeSet<String> {
 /// The rights that the module docs list for operators.
 const OPERATORS_RIGHTS: &str = "zscan scan zcount hdel hexists hlen hmget hset";
 
-/// The scripts that only operators run, and those of claims with a window. A pause of one needs their rights too.
-const OF_SOME: [&str; 5] = [
+/// The scripts that need more rights: those of operators, and those of claims with a window.
+const OPTIONAL_SCRIPTS: [&str; 5] = [
     "usage.lua",
     "limits.lua",
     "pause.lua",
@@ -50,13 +50,13 @@ const OF_SOME: [&str; 5] = [
 
 /// The commands that the other scripts run.
 fn scripted() -> BTreeSet<String> {
-    commands(|path| !OF_SOME.iter().any(|name| path.ends_with(name)))
+    commands(|path| !OPTIONAL_SCRIPTS.iter().any(|name| path.ends_with(name)))
 }
 
 /// The commands in the scripts that `is_meant` selects.
 fn commands(is_meant: impl Fn(&Path) -> bool) -> BTreeSet<String> {
-    let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/src/verbs");
-    let files = fs::read_dir(protocol).expect("the scripts");
+    let verbs = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/src/verbs");
+    let files = fs::read_dir(verbs).expect("the scripts");
     let files = files.map(|file| file.expect("a file").path());
     let scripts =
         files.filter(|path| path.extension().is_some_and(|ext| ext == "lua") && is_meant(path));
@@ -83,13 +83,13 @@ fn is_unavailable(error: &ConnectError) -> bool {
     error.kind() == Kind::Unavailable
 }
 
-/// True if an error names these keys or channels, and the right that allows them.
+/// True if an error ends with the right that the user lacks, for keys (`~`) or channels (`&`).
 fn lacks_pattern(error: &ConnectError, pattern: &str) -> bool {
     error.kind() == Kind::Misconfigured
         && error.to_string().ends_with(&format!(": allow `{pattern}`"))
 }
 
-fn may(commands: &BTreeSet<String>) -> String {
+fn rights_for(commands: &BTreeSet<String>) -> String {
     commands.iter().map(|name| format!("+{name} ")).collect()
 }
 
@@ -110,7 +110,7 @@ fn guides_user() -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_guides_user_has_the_documented_rights_and_no_risk_but_as_an_operator() {
+async fn the_guides_user_has_the_documented_rights_and_lacks_only_those_of_operators() {
     let command = guides_user();
     let named = command.iter().filter_map(|word| word.strip_prefix('+'));
     let mut expected = documented();
@@ -136,7 +136,7 @@ async fn a_right_that_only_operators_need_is_a_risk_that_names_it() {
         let rights: Vec<_> = rights.map(|right| format!("+{right}")).collect();
         let rights = format!(
             "~shop:* &shop:* +info {} {}",
-            may(&documented()),
+            rights_for(&documented()),
             rights.join(" ")
         );
         let store = as_user(&server, &rights)
@@ -154,7 +154,7 @@ async fn a_right_that_only_operators_need_is_a_risk_that_names_it() {
         );
     }
     let (policy, key) = (Policy::DEFAULT, "ann".into());
-    let rights = format!("~shop:* &shop:* +info {}", may(&documented()));
+    let rights = format!("~shop:* &shop:* +info {}", rights_for(&documented()));
     let store = as_user(&server, &rights).await.expect("a connection");
     let usage = store
         .usage(&policy, &key)
@@ -175,19 +175,23 @@ fn operators_rights() -> String {
         .find(|line| line.contains("Operate::set_limit`]("))
         .expect("the guide has it");
     let rights = line.rsplit('`').nth(1).expect("they are listed");
-    format!("{}{rights}", may(&documented()))
+    format!("{}{rights}", rights_for(&documented()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_set_limits_and_who_follows_them_have_the_rights_that_the_guide_lists() {
-    let own = commands(|path| path.ends_with("limits.lua"));
+async fn operators_and_applications_need_only_the_rights_that_the_guide_lists() {
+    let needed = commands(|path| path.ends_with("limits.lua"));
     let listed: BTreeSet<_> = operators_rights()
         .split_whitespace()
         .map(|right| right.trim_start_matches('+').to_owned())
         .collect();
-    assert!(own.is_subset(&listed), "{own:?}");
+    assert!(needed.is_subset(&listed), "{needed:?}");
     let server = RedisServer::start();
-    let application = as_user(&server, &format!("~shop:* &shop:* {}", may(&documented()))).await;
+    let application = as_user(
+        &server,
+        &format!("~shop:* &shop:* {}", rights_for(&documented())),
+    )
+    .await;
     let application = application.expect("a connection");
     let (policy, key) = (Policy::DEFAULT, "ann".into());
     let set = application
@@ -225,7 +229,7 @@ async fn each_command_that_an_access_control_list_lacks_is_named() {
     for lacking in &all {
         let mut rest = all.clone();
         rest.remove(lacking);
-        let outcome = as_user(&server, &format!("~shop:* &shop:* {}", may(&rest))).await;
+        let outcome = as_user(&server, &format!("~shop:* &shop:* {}", rights_for(&rest))).await;
         let error = outcome.expect_err("a right is missing");
         assert!(lacks(&error, &lacking.to_uppercase()), "{lacking}: {error}");
     }
@@ -264,15 +268,15 @@ async fn a_server_that_accepts_no_writes_just_now_is_unavailable() {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_and_channels_that_an_access_control_list_lacks_are_named() {
     let server = RedisServer::start();
-    let may = may(&documented());
-    let outcome = as_user(&server, &format!("~other:* &shop:* {may}")).await;
+    let rights = rights_for(&documented());
+    let outcome = as_user(&server, &format!("~other:* &shop:* {rights}")).await;
     assert!(
         outcome
             .as_ref()
             .is_err_and(|error| lacks_pattern(error, "~shop:*")),
         "{outcome:?}"
     );
-    let outcome = as_user(&server, &format!("~shop:* &other:* {may}")).await;
+    let outcome = as_user(&server, &format!("~shop:* &other:* {rights}")).await;
     assert!(
         outcome
             .as_ref()
@@ -284,7 +288,7 @@ async fn keys_and_channels_that_an_access_control_list_lacks_are_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_with_the_documented_rights_is_served_in_full_and_with_all_rights_has_no_risk() {
     let server = RedisServer::start();
-    let rights = format!("~shop:* &shop:* {}", may(&documented()));
+    let rights = format!("~shop:* &shop:* {}", rights_for(&documented()));
     let store = as_user(&server, &rights).await.expect("a connection");
     let risks = store.check().await.expect("all is well");
     assert!(
@@ -304,21 +308,22 @@ async fn a_user_with_the_documented_rights_is_served_in_full_and_with_all_rights
 
 /// Keys of limits never expire, so only a policy for all keys can evict them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_may_evict_permits_is_a_risk_that_says_whether_it_may_evict_limits() {
-    for (policy, says) in [("volatile-lru", false), ("allkeys-lfu", true)] {
+async fn eviction_is_a_risk_that_mentions_limits_only_if_they_may_be_evicted_too() {
+    for (policy, names_limits) in [("volatile-lru", false), ("allkeys-lfu", true)] {
         let server = RedisServer::with(&["--maxmemory", "100mb", "--maxmemory-policy", policy]);
         let store = RedisSemaphore::connect(server.url())
             .await
             .expect("a connection");
         let risks = store.check().await.expect("it works");
-        let is_told = matches!(&risks[..], [Risk::Eviction { policy: own, .. }] if own == policy);
-        let of_limits = risks[0].to_string().contains("the limits");
-        assert!(is_told && of_limits == says, "{risks:?}");
+        let names_policy =
+            matches!(&risks[..], [Risk::Eviction { policy: own, .. }] if own == policy);
+        let has_limits = risks[0].to_string().contains("the limits");
+        assert!(names_policy && has_limits == names_limits, "{risks:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_memory_is_full_has_no_gap() {
+async fn a_server_whose_memory_is_full_has_no_risk() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
@@ -339,10 +344,10 @@ async fn a_check_leaves_no_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_later_is_told_by_a_later_check() {
+async fn a_later_check_reports_later_changes() {
     let mut server = RedisServer::start();
     let all = documented();
-    let rights = format!("~shop:* &shop:* {}", may(&all));
+    let rights = format!("~shop:* &shop:* {}", rights_for(&all));
     let store = as_user(&server, &rights).await.expect("a connection");
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["ACL", "SETUSER", "shop", "-publish"]).await;
@@ -357,7 +362,7 @@ async fn what_changes_later_is_told_by_a_later_check() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_checks_at_once_are_one() {
+async fn a_thousand_checks_at_once_share_a_few_connections() {
     let server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url()).await.unwrap();
     let mut raw = Raw::connect(server.port()).await;
@@ -379,7 +384,7 @@ async fn a_thousand_checks_at_once_are_one() {
     );
 }
 
-/// The rights cover the keys of semaphores but not the keys of the store itself.
+/// The rights cover the keys of semaphores, but not all keys of the store itself.
 #[tokio::test]
 async fn an_access_control_list_without_the_keys_of_the_store_itself_is_found() {
     let server = RedisServer::start();
@@ -411,16 +416,16 @@ async fn a_key_of_another_type_blames_the_prefix() {
         raw.cmd(&["LPUSH", name, "mine"]).await;
         let outcome = RedisSemaphore::connect(server.url()).await;
         let error = outcome.expect_err("it is found");
-        let said = causes(&error);
+        let text = causes(&error);
         assert!(
-            error.setting() == Some("prefix") && said.contains(name),
-            "{said}"
+            error.setting() == Some("prefix") && text.contains(name),
+            "{text}"
         );
     }
 }
 
 #[tokio::test]
-async fn a_check_that_is_polled_once_and_left_fails_no_other() {
+async fn a_check_that_is_polled_only_once_fails_no_other_check() {
     let server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url()).await;
     let store = store.expect("it connects");
@@ -442,7 +447,7 @@ async fn a_check_that_is_polled_once_and_left_fails_no_other() {
 
 /// The calls are made at various moments of a reconnect, which takes a tenth of a second.
 #[tokio::test(flavor = "multi_thread")]
-async fn when_connections_have_been_cut_what_is_asked_is_answered_as_a_claim_is() {
+async fn after_connections_are_cut_checks_and_usage_are_answered_as_claims_are() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let store = RedisSemaphore::connect(proxy.url()).await;
@@ -462,9 +467,9 @@ async fn when_connections_have_been_cut_what_is_asked_is_answered_as_a_claim_is(
     }
 }
 
-/// Each call fails with the error of the connection attempt, however long the timeout is and at any moment.
+/// Each call fails with the error of the connection attempt, at any moment after the end, however long the timeout is.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_server_that_is_down_the_reason_is_told_at_once() {
+async fn calls_to_a_server_that_is_down_fail_at_once_with_the_reason() {
     let mut server = RedisServer::start();
     let (lease, timeout) = (Duration::from_secs(60), Duration::from_secs(20));
     let builder = RedisSemaphore::builder().lease(lease).timeout(timeout);
@@ -504,13 +509,13 @@ async fn a_long_window_without_an_append_only_file_is_a_risk() {
 
 /// The documented rights of claims with a window, and no others.
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_with_a_window_need_three_rights_more() {
+async fn claims_with_a_window_need_three_more_rights() {
     let server = RedisServer::start();
     let claim = || {
         let claim = Claim::new("a").with_limit(9);
         claim.with_window(BOUND).with_estimate(2)
     };
-    let rights = format!("~shop:* &shop:* {}", may(&documented()));
+    let rights = format!("~shop:* &shop:* {}", rights_for(&documented()));
     let store = as_user(&server, &rights).await.expect("it connects");
     let error = store
         .acquire(claim())

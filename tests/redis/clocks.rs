@@ -1,4 +1,4 @@
-//! Clocks that differ or are set. Processes' clocks do not count, and the server's clock decides for all.
+//! Clocks that differ, and clocks that are set. Only the server's clock decides.
 //!
 //! Promises: P1, P4, P5.
 
@@ -18,7 +18,7 @@ const HELD: &str = "semaphore:2:{concurrency:a}:held";
 const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 const HOUR: i64 = 3_600;
 const LEASE: Duration = Duration::from_secs(2);
-/// A lease after the clock was set, and slack for a busy machine.
+/// The time within which a permit is free after the clock was set: a lease, and slack for a busy machine.
 const FREE: Duration = Duration::from_secs(5);
 /// The lease of five processes that share a limit of three.
 const SHORT: Duration = Duration::from_millis(900);
@@ -60,7 +60,12 @@ impl Skewed {
     /// Tries to take a permit of `a`. It must be granted exactly if fewer than three are `held`.
     fn try_acquire(&mut self, held: usize) {
         let granted = self.process.acquire("p", "a", 3).is_some();
-        assert_eq!(granted, held < 3, "{:+} s beside {held}", self.skew);
+        assert_eq!(
+            granted,
+            held < 3,
+            "the process at {:+} s, with {held} held",
+            self.skew
+        );
         self.since = granted.then(Instant::now);
         self.grants += u32::from(granted);
         self.refusals += u32::from(!granted);
@@ -69,10 +74,18 @@ impl Skewed {
     /// Checks that the permit is still held. Releases it once it is older than a lease.
     fn keep(&mut self, since: Instant) {
         let lost = self.process.is_lost("p");
-        assert!(!lost, "that of {:+} s lost its live permit", self.skew);
+        assert!(
+            !lost,
+            "the process at {:+} s lost its live permit",
+            self.skew
+        );
         if since.elapsed() > SHORT * 4 / 3 {
             let held = self.process.release("p");
-            assert!(held, "that of {:+} s was not held any more", self.skew);
+            assert!(
+                held,
+                "the permit of the process at {:+} s was not held any more",
+                self.skew
+            );
             self.since = None;
         }
     }
@@ -141,13 +154,13 @@ async fn fixture(lease: Duration) -> (SteppedClock, RedisServer, RedisSemaphore)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_holders_permit_is_free_a_lease_after_the_clock_was_set_back() {
-    for waits in [false, true] {
+    for can_wait in [false, true] {
         let (clock, server, store) = fixture(LEASE).await;
         let mut process = Process::start(&server.url(), LEASE);
         process.acquire("p", "a", 1).expect("there is room");
         process.kill();
         clock.set(-HOUR);
-        if waits {
+        if can_wait {
             let granted = store.acquire(claim().with_wait(FREE)).await;
             assert!(granted.is_ok(), "{granted:?}");
         } else {
@@ -189,7 +202,7 @@ async fn claims_recover_at_once_when_the_clock_was_set_forward() {
 }
 
 /// Cancels a claim while its command is in flight. The command takes `delay` to arrive.
-async fn hang_up(proxy: &Proxy, store: &RedisSemaphore, delay: Duration) {
+async fn cancel_in_flight(proxy: &Proxy, store: &RedisSemaphore, delay: Duration) {
     proxy.clear_log();
     proxy.delay(delay, Duration::ZERO);
     let sent = async || proxy.count(b"EVALSHA") > 0;
@@ -211,14 +224,14 @@ async fn behind_a_proxy(lease: Duration) -> (SteppedClock, RedisServer, Proxy, R
     (clock, server, proxy, store)
 }
 
-/// Covers a case that the simulation excuses: the units of an acquire that runs after the clock was set back.
+/// The simulation does not check this case: an acquire that runs after the clock was set back.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_hung_up_holds_nothing_after_the_clock_was_set_back_by_a_second() {
+async fn a_cancelled_claim_holds_nothing_after_the_clock_was_set_back_by_a_second() {
     let (clock, server, proxy, store) = behind_a_proxy(BOUND).await;
     clock.set(-1);
     assert!(permit(&store).await.release().await);
     let delay = Duration::from_millis(700);
-    hang_up(&proxy, &store, delay).await;
+    cancel_in_flight(&proxy, &store, delay).await;
     // The command arrives during this sleep.
     tokio::time::sleep(delay + Duration::from_millis(300)).await;
     let mut raw = Raw::connect(server.port()).await;
@@ -230,7 +243,7 @@ async fn a_claim_that_hung_up_holds_nothing_after_the_clock_was_set_back_by_a_se
 async fn a_shutdown_and_a_drop_after_the_clock_was_set_back_end_when_all_is_released() {
     for is_dropped in [false, true] {
         let (clock, _server, proxy, store) = behind_a_proxy(LEASE).await;
-        hang_up(&proxy, &store, Duration::from_millis(100)).await;
+        cancel_in_flight(&proxy, &store, Duration::from_millis(100)).await;
         clock.set(-HOUR);
         if !is_dropped {
             // During this sleep the command arrives, and its release is answered.

@@ -10,7 +10,7 @@ use tower_semaphore::{Claim, Lock, RedisSemaphore, Semaphore};
 const URL: &str = "ENDS_URL";
 const JOB: &str = "ENDS_JOB";
 
-/// Longer than the test, so that a permit left behind is still in Redis when the test looks.
+/// Longer than the test, so that a permit that was not released is still in Redis when the test looks.
 const LEASE: Duration = Duration::from_secs(3_600);
 
 /// The largest number of runs of a job.

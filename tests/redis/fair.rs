@@ -30,7 +30,7 @@ async fn start() -> (RedisServer, Raw, RedisSemaphore) {
     (server, raw, store)
 }
 
-fn of(flow: &str) -> Claim {
+fn claim_of(flow: &str) -> Claim {
     Claim::new("a")
         .with_limit(1)
         .with_flow(flow)
@@ -45,10 +45,10 @@ async fn held(store: &RedisSemaphore) -> Permit {
 
 async fn queued(raw: &mut Raw, count: usize) {
     let waits = async || raw.zcard(QUEUE).await == count;
-    eventually("as many are in the queue", BOUND, waits).await;
+    eventually("the queue has this length", BOUND, waits).await;
 }
 
-/// The names and tokens of claims, as they are granted and released.
+/// Tasks that each wait for a grant, release it, and return the claim's name and token.
 type Granted = JoinSet<(String, u64)>;
 
 async fn join(store: &RedisSemaphore, granted: &mut Granted, (name, claim): (&str, Claim)) {
@@ -61,6 +61,7 @@ async fn join(store: &RedisSemaphore, granted: &mut Granted, (name, claim): (&st
     });
 }
 
+/// The names of the claims in the order of their tokens.
 async fn order(granted: Granted) -> Vec<String> {
     let mut granted = granted.join_all().await;
     granted.sort_by_key(|(_, token)| *token);
@@ -68,22 +69,21 @@ async fn order(granted: Granted) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newcomer_is_served_by_the_next_grant_but_one_beside_a_thousand_waiters_that_fill_the_queue()
- {
+async fn a_newcomer_gets_the_second_grant_although_a_thousand_waiters_of_one_flow_fill_the_queue() {
     let (_server, mut raw, store) = start().await;
     let held = held(&store).await;
     let mut granted = JoinSet::new();
     for _ in 0..1_000 {
-        join(&store, &mut granted, ("ann", of("ann"))).await;
+        join(&store, &mut granted, ("ann", claim_of("ann"))).await;
     }
     queued(&mut raw, 1_000).await;
-    let full = store.acquire(of("ann")).await;
+    let full = store.acquire(claim_of("ann")).await;
     assert!(
         matches!(full, Err(AcquireError::QueueFull { .. })),
         "{full:?}"
     );
     for (count, flow) in [(1_001, "bob"), (1_002, "cid"), (1_003, "bob")] {
-        join(&store, &mut granted, (flow, of(flow))).await;
+        join(&store, &mut granted, (flow, claim_of(flow))).await;
         queued(&mut raw, count).await;
     }
     assert!(held.release().await);
@@ -100,9 +100,9 @@ fn ids(call: &Call) -> Vec<&str> {
     args.filter(|arg| arg.split('.').count() > 4).collect()
 }
 
-/// The order of the grants to fifty contenders. Also checks the calls of clients that name the queue: one claim and one
-/// release per contender, and the release of the permit before them. A release is sent twice only if its claim was
-/// granted before a poll was answered.
+/// The order of the grants to fifty contenders. Also checks the calls that name the queue: a claim and a release for
+/// each contender, and the release of the first permit. Only after a poll may a release be sent twice, if the claim was
+/// granted before that poll was answered.
 async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
     let (server, mut raw, store) = start().await;
     let mut processes: Vec<_> = (0..4)
@@ -112,7 +112,7 @@ async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
     let mut monitor = Monitor::start(&server).await;
     for number in 0..50 {
         let process = &mut processes[number % 4];
-        // The crowds of the flows arrive one after another.
+        // The ten claims of a flow arrive together, one flow after the other.
         let flow = flows.map(|flows| flows[number / 10]);
         let name = format!("{}-{number}", flow.unwrap_or("none"));
         process.contend(flow, &name, "a", 1);
@@ -127,7 +127,10 @@ async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
         .iter()
         .filter(|call| call.names(QUEUE))
         .partition(|call| call.args.iter().any(is_poll));
-    assert!(polls.len() <= 4, "one of each process: {polls:?}");
+    assert!(
+        polls.len() <= 4,
+        "more than one for each process: {polls:?}"
+    );
     // A claim's terms are one argument of several words. The second argument, the script or its hash, does not count.
     let claims = |call: &Call| call.args[2..].iter().any(|arg| arg.contains(' '));
     let sent = calls.iter().map(|call| (claims(call), ids(call)));
@@ -138,7 +141,7 @@ async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_contenders_of_five_flows_in_four_processes_take_turns_with_no_command_more() {
+async fn fifty_contenders_of_five_flows_in_four_processes_take_turns_without_extra_commands() {
     let flows = ["ann", "bob", "cid", "dot", "eve"];
     let order = contend(Some(flows)).await;
     // Flows take turns, and each flow keeps the order of its claims.
@@ -183,7 +186,7 @@ async fn a_queue_without_flows_stores_its_waiters_and_nothing_else() {
 async fn the_tags_of_flows_that_come_and_go_are_forgotten() {
     let (_server, mut raw, store) = start().await;
     let mut held = held(&store).await;
-    let wait = |flow: &str| tokio::spawn(store.acquire(of(flow).with_share(100)));
+    let wait = |flow: &str| tokio::spawn(store.acquire(claim_of(flow).with_share(100)));
     let mut always = wait("always");
     queued(&mut raw, 1).await;
     for number in 0..50 {
@@ -204,12 +207,12 @@ async fn the_tags_of_flows_that_come_and_go_are_forgotten() {
     drop(always.await.expect("no panic").expect("it is granted"));
 }
 
-/// The key may be evicted, or expire because no waiter polls. Turns by weight had run ahead of the clock before.
+/// The key may be evicted, or expire because no waiter polls. Heavy claims have moved its scores ahead of the clock.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_whose_key_has_gone_begins_anew_by_the_clock() {
+async fn a_queue_whose_key_was_deleted_starts_again_from_the_clock() {
     const HEAD_START: Duration = Duration::from_millis(300);
     let (_server, mut raw, store) = start().await;
-    let heavy = of("ann").with_limit(1_000).with_weight(1_000);
+    let heavy = claim_of("ann").with_limit(1_000).with_weight(1_000);
     let held = store.acquire(heavy.clone()).await.expect("there is room");
     let mut waiters = Vec::new();
     for count in 1..=3 {

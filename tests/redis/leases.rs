@@ -41,7 +41,7 @@ async fn until_lost(permit: &Permit) {
         .expect("the holder learns of the loss");
 }
 
-/// Calls do not wait for a subscription, because a lease could end in that time.
+/// Refreshes do not wait for the subscription, because leases could end in that time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_is_refreshed_while_no_subscription_is_confirmed() {
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
@@ -52,9 +52,9 @@ async fn a_permit_is_refreshed_while_no_subscription_is_confirmed() {
     assert!(timeout(LEASE * 2, permit.lost()).await.is_err());
 }
 
-/// Revocations before the subscription were missed, so the store checks everything that it holds.
+/// Messages before the subscription were missed, so the store then checks all its permits.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_that_comes_late_looks_at_what_it_has_missed() {
+async fn a_late_subscription_finds_the_revocations_that_it_missed() {
     let rig = Rig::new(RedisSemaphore::builder().lease(LEASE * 40)).await;
     let permit = permit(&rig.store, 1).await;
     rig.proxy.drop_pushes(true);
@@ -84,14 +84,14 @@ async fn ids_of_held(raw: &mut Raw) -> BTreeSet<String> {
         .collect()
 }
 
-/// Units that were merged are still held for a moment, so a growth near the limit may have to wait for them.
+/// After many growths the store merges their leases: it acquires the units once more, and then releases the old ones.
+/// So a growth near the limit may have to wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_grows_up_to_the_limit_one_unit_at_a_time() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let permit = permit(&store, 100).await;
     for weight in 2..=100 {
-        // The units that the last growth has merged may not be free yet.
         eventually("there is room", BOUND, async || {
             permit.resize(weight).await.is_ok()
         })
@@ -118,7 +118,7 @@ async fn a_permit_is_refreshed_while_the_server_permits_no_subscription() {
     let store = store(&server).await;
     let permit = permit(&store, 1).await;
     let mut raw = Raw::connect(server.port()).await;
-    // This ends the existing subscription.
+    // The server ends the existing subscription.
     let rights = ["ACL", "SETUSER", "default", "resetchannels"];
     assert_eq!(raw.cmd(&rights).await.text(), "OK");
     assert!(timeout(LEASE * 3, permit.lost()).await.is_err());
@@ -189,7 +189,7 @@ async fn a_stopped_process_learns_of_its_loss_when_it_continues() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_releases_everything_and_admits_nobody() {
+async fn a_shutdown_releases_everything_and_refuses_claims() {
     let server = RedisServer::start();
     let (ours, other) = (store(&server).await, store(&server).await);
     let permits = [
@@ -227,7 +227,7 @@ async fn a_second_shutdown_does_not_end_the_first_and_both_return_what_they_coul
     server.cont();
 }
 
-/// Serves refusals, grants and waits, many at a time. Each gets the right answer in time.
+/// Asserts that refusals, a hundred grants at once, and a claim that may wait are answered in time.
 async fn serves(store: &RedisSemaphore, raw: &mut Raw) {
     let soon = BOUND / 4;
     let full = timeout(soon, store.acquire(claim(1))).await;
@@ -252,8 +252,7 @@ async fn serves(store: &RedisSemaphore, raw: &mut Raw) {
 }
 
 #[test]
-fn a_runtime_that_connected_and_is_not_driven_holds_up_claims_of_another_for_no_longer_than_a_cut()
-{
+fn an_idle_runtime_that_connected_holds_up_claims_of_another_runtime_only_briefly() {
     let server = RedisServer::start();
     let idle = Builder::new_current_thread().enable_all().build();
     let (idle, busy) = (idle.expect("one"), Runtime::new().expect("two"));
@@ -278,7 +277,7 @@ fn a_runtime_that_connected_and_is_not_driven_holds_up_claims_of_another_for_no_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_whose_future_is_not_polled_is_sent_with_all_that_was_dropped_before() {
+async fn a_release_whose_future_is_not_polled_is_sent_and_so_are_earlier_drops() {
     let server = RedisServer::start();
     let patient = || {
         RedisSemaphore::builder()

@@ -67,7 +67,7 @@ async fn a_server_without_the_commands_that_services_forbid_serves_in_full() {
     is_served_in_full(&store, &mut raw, "semaphore:2:").await;
 }
 
-/// True if an error names a command that the server lacks or forbids, and the right that allows it.
+/// True if the error names this command as missing or forbidden, and the right that allows it.
 pub(crate) fn lacks(error: &ConnectError, command: &str) -> bool {
     let right = command.to_lowercase();
     let text = format!("the server does not permit {command}: allow `+{right}`");
@@ -86,7 +86,11 @@ async fn a_server_that_lacks_a_command_is_refused_with_its_name() {
     }
 }
 
-async fn all(claims: impl IntoIterator<Item = Vec<Claim>>, store: &RedisSemaphore) -> Vec<Permit> {
+/// Acquires all of these at once. Each element is the claims of one permit.
+async fn acquire_each(
+    claims: impl IntoIterator<Item = Vec<Claim>>,
+    store: &RedisSemaphore,
+) -> Vec<Permit> {
     let mut acquiring = JoinSet::new();
     for claims in claims {
         acquiring.spawn(granted(claims, store.clone()));
@@ -106,10 +110,10 @@ async fn granted(claims: Vec<Claim>, store: RedisSemaphore) -> Permit {
     }
 }
 
-/// Single claims, heavy ones, many for one key, and some with very many levels are made at once, so that calls become
-/// as large as possible. Then they are refreshed and released.
+/// Many light, heavy and many-level claims are made at once, so that calls become as large as possible. Then their
+/// permits are refreshed and released.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_has_more_arguments_than_a_service_takes_nor_uses_a_key_that_it_does_not_name() {
+async fn no_call_has_more_arguments_than_services_accept_or_uses_a_key_that_it_does_not_name() {
     let server = RedisServer::start();
     // Large calls take long on a busy machine.
     let (lease, timeout) = (9 * LEASE, 3 * LEASE);
@@ -131,7 +135,7 @@ async fn no_call_has_more_arguments_than_a_service_takes_nor_uses_a_key_that_it_
         .chain(heaviest)
         .chain(wide)
         .chain(widest);
-    let permits = all(crowd, &store).await;
+    let permits = acquire_each(crowd, &store).await;
     let mut end = 0.0;
     eventually("they are refreshed twice", BOUND, async || {
         let now = raw.zmembers("semaphore:2:{concurrency:0}:held").await[0].1;

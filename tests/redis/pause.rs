@@ -33,7 +33,7 @@ async fn queued(raw: &mut Raw, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fleet_stops_at_once_and_goes_on_in_order_although_the_process_that_paused_is_killed() {
+async fn a_pause_stops_the_fleet_at_once_and_ends_in_order_although_its_process_is_killed() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let mut fleet: Vec<_> = (0..4)
@@ -58,7 +58,7 @@ async fn the_fleet_stops_at_once_and_goes_on_in_order_although_the_process_that_
         if raw.server_time_ms().await >= paused_at + PAUSE.as_millis() as i64 {
             break;
         }
-        assert_eq!(last_token, token, "granted in the pause");
+        assert_eq!(last_token, token, "granted during the pause");
     }
 
     eventually("the pause ends", BOUND, async || {
@@ -79,7 +79,7 @@ async fn the_fleet_stops_at_once_and_goes_on_in_order_although_the_process_that_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_key_that_is_not_used_leaves_nothing() {
+async fn the_pause_of_an_unused_key_leaves_nothing() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let store = store(&server).await;
@@ -96,7 +96,7 @@ async fn a_paused_key_that_is_not_used_leaves_nothing() {
     .await;
 }
 
-/// In an outage only the process that paused the key still knows of the pause.
+/// During an outage, only the process that paused the key knows of the pause.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_process_that_paused_observes_the_pause_without_its_server() {
     for policy in [WhenUnavailable::Admit, WhenUnavailable::Share] {
@@ -128,7 +128,7 @@ async fn the_process_that_paused_observes_the_pause_without_its_server() {
     }
 }
 
-/// The call fails because the script may not publish to the next waiters, but by that point the pause has ended.
+/// The call fails because the script may not publish to the next waiters. The script has already ended the pause.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resume_that_fails_midway_ends_the_pause_of_its_process() {
     let mut server = RedisServer::start();
@@ -142,7 +142,7 @@ async fn a_resume_that_fails_midway_ends_the_pause_of_its_process() {
     let paused = store.pause(&policy, &key, BOUND * 3, "");
     paused.await.expect("it is paused");
     let waiter = tokio::spawn(store.acquire(claim().with_wait(BOUND * 4)));
-    // The pause is an entry of the queue too.
+    // The pause and the waiter.
     queued(&mut raw, 2).await;
     let rights = ["ACL", "SETUSER", "default", "resetchannels"];
     assert_eq!(raw.cmd(&rights).await.text(), "OK");
@@ -158,7 +158,7 @@ async fn a_resume_that_fails_midway_ends_the_pause_of_its_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_is_set_back_makes_a_pause_no_longer_than_it_was() {
+async fn a_pause_lasts_no_longer_although_the_clock_is_set_back() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let store = store(&server).await;
@@ -190,8 +190,8 @@ async fn a_clock_that_is_set_back_makes_a_pause_no_longer_than_it_was() {
     );
 }
 
-/// A permit of a key with one unit, and claims that wait for it. Their heartbeats are five seconds apart, so only a
-/// notification explains an earlier grant.
+/// A permit of a key with one unit, and claims that wait for it. Their heartbeats are five seconds apart, so an earlier
+/// grant comes from a message.
 async fn held_before(
     server: &RedisServer,
     raw: &mut Raw,
@@ -218,7 +218,7 @@ async fn is_granted_soon_after(held: Permit, waiter: JoinHandle<Result<Permit, A
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_waits_already_is_granted_soon_after_a_short_pause() {
+async fn a_claim_that_waited_before_a_short_pause_is_granted_soon_after_it() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let (held, mut waiters) = held_before(&server, &mut raw, 1).await;
@@ -228,14 +228,14 @@ async fn a_claim_that_waits_already_is_granted_soon_after_a_short_pause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_predecessor_leaves_in_a_pause_is_granted_soon_after_it() {
+async fn a_waiter_whose_predecessor_leaves_during_a_pause_is_granted_soon_after_it() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let (held, mut waiters) = held_before(&server, &mut raw, 2).await;
     let paused = held.pause("concurrency", Duration::from_secs(1), "");
     paused.await.expect("it is paused");
     waiters.remove(0).abort();
-    // The pause is an entry of the queue too.
+    // The pause and the second waiter.
     queued(&mut raw, 2).await;
     is_granted_soon_after(held, waiters.remove(0)).await;
 }

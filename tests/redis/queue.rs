@@ -49,6 +49,7 @@ async fn enqueue(store: &RedisSemaphore, raw: &mut Raw, count: usize) -> Waiters
     waiters
 }
 
+/// Starts more waiting claims, and returns when all of them are in the queue.
 async fn join(store: &RedisSemaphore, raw: &mut Raw, waiters: &mut Waiters, count: usize) {
     let before = raw.zcard(QUEUE).await;
     for _ in 0..count {
@@ -59,12 +60,13 @@ async fn join(store: &RedisSemaphore, raw: &mut Raw, waiters: &mut Waiters, coun
 }
 
 async fn queued(raw: &mut Raw, count: usize) {
-    eventually("as many are in the queue", BOUND, async || {
+    eventually("the queue has this length", BOUND, async || {
         raw.zcard(QUEUE).await == count
     })
     .await;
 }
 
+/// Waits for the next grant.
 async fn next(waiters: &mut Waiters) -> Permit {
     let granted = tokio::time::timeout(BOUND, waiters.join_next()).await;
     let granted = granted
@@ -113,7 +115,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     assert!(held.release().await);
     let first = next(&mut waiters).await;
     let stats = raw.commandstats().await;
-    // The release. On a busy machine the first refresh of the new permit may have been sent as well.
+    // One call is the release. On a busy machine the first refresh of the new permit may have been sent as well.
     assert!((1..=2).contains(&sent(&stats)), "{stats:?}");
     assert_eq!(stats.get("publish"), Some(&1), "{stats:?}");
     assert!(stats.values().sum::<u64>() < 35, "{stats:?}");
@@ -122,7 +124,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     drop(next(&mut waiters).await);
 }
 
-/// Waits until the store has subscribed to its channel. A waiter from before the subscription then polls once more.
+/// Waits until the store has subscribed to its channel, because a new subscription makes waiters poll once more.
 async fn subscribed(store: &RedisSemaphore, raw: &mut Raw) {
     let held = store.acquire(claim(1)).await.expect("there is room");
     let waits = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
@@ -140,7 +142,7 @@ async fn subscribed(store: &RedisSemaphore, raw: &mut Raw) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_head_lets_the_next_waiter_in_at_once() {
+async fn the_waiter_behind_a_cancelled_head_is_granted_at_once() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(600));
@@ -155,10 +157,11 @@ async fn a_cancelled_head_lets_the_next_waiter_in_at_once() {
     let light = tokio::spawn(store.acquire(claim(3).with_wait(BOUND)));
     queued(&mut raw, 2).await;
     heavy.abort();
-    // This is sooner than the first retry of the cancelled claim's release, which would let it in too.
+    // The bound is shorter than the time to the first retry of the cancelled claim's release, which would also grant
+    // it.
     let granted = tokio::time::timeout(BOUND / 4, light)
         .await
-        .expect("without a poll of its own");
+        .expect("granted without a poll");
     drop(granted.expect("it did not panic").expect("it is granted"));
     assert_eq!(
         raw.keys("*:queue").await.len() + raw.keys("*:alive").await.len(),
@@ -204,7 +207,7 @@ async fn waiters_are_granted_although_every_message_is_lost() {
 
 /// A cancelled claim's place in the queue is free as soon as it is dropped, not a round trip later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_gives_up_and_comes_again_finds_room_in_the_queue() {
+async fn a_client_that_gives_up_and_returns_finds_room_in_the_queue() {
     let server = RedisServer::start();
     let store = patient(server.url()).await;
     let mut raw = Raw::connect(server.port()).await;
@@ -224,7 +227,7 @@ async fn a_client_that_gives_up_and_comes_again_finds_room_in_the_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_has_as_many_waiters_as_its_store_may_and_sends_nothing_for_others() {
+async fn a_process_has_at_most_max_waiting_total_waiters_and_sends_nothing_for_others() {
     let rig = Rig::new(RedisSemaphore::builder().max_waiting_total(2)).await;
     let Rig { proxy, store, .. } = &rig;
     let mut raw = Raw::connect(rig.server.port()).await;
@@ -236,12 +239,16 @@ async fn a_process_has_as_many_waiters_as_its_store_may_and_sends_nothing_for_ot
         let refused = store.acquire(refused).await.expect_err("two wait");
         assert!(matches!(refused, AcquireError::Overloaded), "{refused:?}");
     }
-    // A call for a refused claim would travel with this one or before it.
+    // A command for a refused claim would be sent before this one or in the same call.
     let other = store.acquire(Claim::new("other").with_limit(1)).await;
     assert!(other.expect("there is room").release().await);
-    let about = |key: &str| format!("{:?}", text(&proxy.log())).matches(key).count();
-    assert!(about("other") >= 2, "the log is of another server");
-    assert_eq!(about("crowded"), 0, "commands for claims that were refused");
+    let mentions = |key: &str| format!("{:?}", text(&proxy.log())).matches(key).count();
+    assert!(mentions("other") >= 2, "the log is of another server");
+    assert_eq!(
+        mentions("crowded"),
+        0,
+        "commands for claims that were refused"
+    );
     drop(held);
     drop(next(&mut waiters).await);
     drop(next(&mut waiters).await);
@@ -253,9 +260,9 @@ fn text(log: &[Seen]) -> Vec<String> {
         .collect()
 }
 
-/// A script that was aborted midway has left more ids of waiters without a queue entry than one call removes.
+/// The key `alive` has more ids without a queue entry than one call removes, as after scripts that were aborted midway.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_waiter_leaves_a_full_queue_although_ids_of_no_queue_come_before_it() {
+async fn a_dead_waiter_is_removed_from_a_full_queue_although_stray_ids_come_before_it() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let store = patient(server.url()).await;
@@ -268,7 +275,7 @@ async fn a_dead_waiter_leaves_a_full_queue_although_ids_of_no_queue_come_before_
     let dead = &*id("aaaa", 1_000, [1, 1, 60_000]);
     raw.cmd(&["ZADD", ALIVE, "2", dead]).await;
     raw.cmd(&["ZADD", QUEUE, "4000000000000000", dead]).await;
-    eventually("a claim waits in its place", BOUND, async || {
+    eventually("a claim takes its place", BOUND, async || {
         let claim = claim(1).with_max_waiting(2);
         let outcome = store.acquire(claim.with_wait(HEARTBEAT / 10)).await;
         matches!(outcome, Err(AcquireError::TimedOut { .. }))

@@ -51,7 +51,7 @@ fn claim(limit: u32) -> Claim {
     Claim::new("a").with_limit(limit)
 }
 
-/// The text of the error of a claim that no replica has confirmed.
+/// The text of the error of a claim, which must be that no replica has confirmed it.
 fn unavailable(answer: Result<Permit, AcquireError>) -> String {
     let error = answer.expect_err("no replica has it");
     let error = error
@@ -65,7 +65,7 @@ fn unavailable(answer: Result<Permit, AcquireError>) -> String {
 const NOT_REPLICATED: &str = "min_replicas: only 0 replicas of Redis have it in time";
 
 #[tokio::test]
-async fn whoever_is_granted_is_known_to_the_replica() {
+async fn the_replica_has_each_grant_before_its_claim_is_answered() {
     let servers = Servers::start(Duration::from_millis(200)).await;
     let store = servers.store(1).await;
     let mut replica = Raw::connect(servers.0.replica.port()).await;
@@ -113,7 +113,7 @@ async fn while_the_replica_is_silent_operators_see_who_holds_what() {
 }
 
 #[tokio::test]
-async fn a_message_is_not_enough_for_a_waiter() {
+async fn a_waiter_is_not_granted_by_a_message_alone() {
     let servers = Servers::start(Duration::ZERO).await;
     let (other, store) = (servers.store(0).await, servers.store(1).await);
     let held = other.acquire(claim(1)).await.expect("there is room");
@@ -130,26 +130,26 @@ async fn a_message_is_not_enough_for_a_waiter() {
     servers.0.replica.stop();
     assert!(held.release().await);
     let error = unavailable(waiting.await.expect("it does not panic"));
-    // The answer is too late if the server first waits for the replica on behalf of another call.
+    // The store gets no answer in time if the server first waits for the replica on behalf of another call.
     let expected = [NOT_REPLICATED, "no answer from Redis within 2s"];
     assert!(expected.contains(&&*error), "{error}");
     servers.0.replica.cont();
 }
 
 #[tokio::test]
-async fn a_permit_whose_refreshes_no_replica_has_is_lost_when_its_lease_ends() {
+async fn a_permit_whose_refreshes_reach_no_replica_is_lost_when_its_lease_ends() {
     let servers = Servers::start(Duration::ZERO).await;
     let store = servers.store(1).await;
     let permit = store.acquire(claim(1)).await.expect("there is room");
     servers.0.replica.stop();
     // A lease after the last refresh that reached the replica, and slack for a busy machine.
     let lost = timeout(Duration::from_secs(12), permit.lost()).await;
-    lost.expect("nobody knows of it but the primary");
+    lost.expect("no replica has its refreshes");
     servers.0.replica.cont();
 }
 
 #[tokio::test]
-async fn the_policy_decides_while_no_replica_is_there() {
+async fn without_a_replica_the_outage_policy_decides() {
     let mut servers = Servers::start(Duration::ZERO).await;
     let store = servers.store_with(1, WhenUnavailable::Admit).await;
     servers.0.replica.kill();
@@ -159,12 +159,15 @@ async fn the_policy_decides_while_no_replica_is_there() {
     let port = servers.0.primary.port().to_string();
     let mut raw = Raw::connect(next.port()).await;
     raw.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
-    eventually("it has its place", BOUND, async || !permit.is_degraded()).await;
+    eventually("it is granted by the server", BOUND, async || {
+        !permit.is_degraded()
+    })
+    .await;
     assert_eq!(servers.held().await, 1);
 }
 
 #[tokio::test]
-async fn a_check_tells_whether_replicas_are_there() {
+async fn a_check_reports_missing_replicas() {
     let mut servers = Servers::start(Duration::ZERO).await;
     let store = servers.store(1).await;
     eventually("all is well", BOUND, async || {
@@ -177,7 +180,7 @@ async fn a_check_tells_whether_replicas_are_there() {
     assert!(error.to_string().contains("only 0 replicas"), "{error}");
     let mut raw = Raw::connect(servers.0.primary.port()).await;
     raw.cmd(&["ACL", "SETUSER", "default", "-wait"]).await;
-    let error = store.check().await.expect_err("it may not wait");
+    let error = store.check().await.expect_err("the user may not run WAIT");
     assert!(
         error.to_string().contains("does not permit WAIT"),
         "{error}"
@@ -185,12 +188,12 @@ async fn a_check_tells_whether_replicas_are_there() {
 }
 
 #[tokio::test]
-async fn a_claim_that_waits_for_replicas_while_the_primary_is_replaced_is_the_policys() {
+async fn the_outage_policy_decides_a_claim_whose_wait_for_replicas_is_aborted() {
     let servers = Servers::start(Duration::ZERO).await;
     let store = servers.store_with(1, WhenUnavailable::Admit).await;
     servers.0.replica.stop();
     let claim = tokio::spawn(store.acquire(claim(1)));
-    eventually("it is granted there", BOUND, async || {
+    eventually("the primary has granted it", BOUND, async || {
         servers.held().await == 1
     })
     .await;
@@ -203,7 +206,7 @@ async fn a_claim_that_waits_for_replicas_while_the_primary_is_replaced_is_the_po
 }
 
 #[tokio::test]
-async fn whoever_is_revoked_is_unknown_to_the_replica() {
+async fn the_replica_has_a_revocation_before_it_is_answered() {
     let servers = Servers::start(Duration::from_millis(200)).await;
     let store = servers.store(1).await;
     let mut replica = Raw::connect(servers.0.replica.port()).await;

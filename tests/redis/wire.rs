@@ -9,11 +9,11 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 /// The number of script calls that clients have sent. The library sends only scripts, and the server counts the
 /// commands inside them separately.
 fn sent(stats: &BTreeMap<String, u64>) -> u64 {
-    let of = |name: &str| stats.get(name).copied().unwrap_or_default();
-    of("evalsha") + of("eval")
+    let count = |name: &str| stats.get(name).copied().unwrap_or_default();
+    count("evalsha") + count("eval")
 }
 
-/// A connected store whose scripts the server knows. The server's counts have been reset.
+/// A connected store, after the server has loaded its scripts. The server's counts have been reset.
 async fn warm(server: &RedisServer, lease: Duration) -> (RedisSemaphore, Raw) {
     let store = RedisSemaphore::builder()
         .lease(lease)
@@ -59,7 +59,7 @@ async fn an_admitted_request_costs_two_commands_and_a_refused_one_costs_one() {
     assert_eq!(sent(&cheapest(&mut raw, admitted).await), 200);
 
     let _held = store.acquire(claim(1)).await.expect("there is room");
-    // The first claim may retry once, because the last release was answered only just now.
+    // This first claim may take an extra call, because a release was answered only just now.
     assert!(store.acquire(claim(1)).await.is_err());
     let refused = async || {
         for _ in 0..100 {
@@ -88,7 +88,7 @@ async fn a_thousand_permits_of_a_hundred_keys_cost_eighteen_commands_a_refresh_i
         // Spread the permits over a whole interval, however fast the machine is.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // The keeper refreshes all permits once more when it has subscribed to revocations.
+    // During this sleep the keeper subscribes to revocations, and then refreshes all permits once more.
     tokio::time::sleep(lease).await;
     raw.reset_stats().await;
     let intervals = 4;
@@ -104,7 +104,7 @@ async fn a_thousand_permits_of_a_hundred_keys_cost_eighteen_commands_a_refresh_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_are_few_and_carry_a_time_to_live_that_refreshes_prolong() {
+async fn a_permit_has_two_keys_whose_time_to_live_its_refreshes_prolong() {
     let server = RedisServer::start();
     let (store, mut raw) = warm(&server, Duration::from_secs(3)).await;
     let _permit = store.acquire(claim(7)).await.expect("there is room");

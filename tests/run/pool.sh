@@ -11,18 +11,19 @@ members=(-p tower-semaphore -p tower-semaphore-model -p tower-semaphore-grpc -p 
 # These compile sources of the library, whose doctests only work in the library.
 parts=(-p tower-semaphore-sim -p tower-semaphore-driving)
 
-# Programs that take long or load the machine run at night only.
-of_the_night='/soak-'
+# Programs that take long and load the machine run only at night.
+night_programs='/soak-'
 
 # The tests of these programs compute all the time, or load a server as much as they can. They run after the others, one
 # program at a time, because they would take the processors from tests that measure time, and from each other.
 export computing='(attacks|simulation|walks|mutants)'
 
-# Most tests of this program run alone. Each would wait for the others, and the wait would count in its two minutes.
+# Most tests of this program take a lock to run alone. In parallel they would wait for each other, and the wait would
+# count in the two minutes of each test.
 export serial='^attacks$'
 
-# This test compares rates, so it runs with nothing beside it.
-export of_its_own='load::goodput'
+# This test compares rates, so it runs with nothing beside it, at the end.
+export alone='load::goodput'
 
 tests() {
     local logs=${CARGO_TARGET_DIR:-target}/tests
@@ -39,16 +40,17 @@ tests() {
     in_order "$logs/programs" | grep -vE "/$computing-" | run_pool "$at_once" "$logs" || return
     in_order "$logs/programs" | grep -E "/$computing-" | run_pool 1 "$logs" || return
     again "$logs" || return
-    run_logged "$logs" "$(grep /attacks- "$logs/programs")" "$of_its_own"
+    run_logged "$logs" "$(grep /attacks- "$logs/programs")" "$alone"
 }
 
-# Runs the programs that it reads, this number at a time, and lists those that fail in `again`.
+# Reads a list of programs and runs them (number at a time, folder of the logs). Lists those that fail in the file
+# `again`.
 run_pool() {
-    tr '\n' '\0' | xargs -0 -n 1 -P "$1" bash -c 'run_logged "$0" "$1" --skip "$of_its_own" || echo "$1" >>"$0/again"' "$2"
+    tr '\n' '\0' | xargs -0 -n 1 -P "$1" bash -c 'run_logged "$0" "$1" --skip "$alone" || echo "$1" >>"$0/again"' "$2"
 }
 
-# Repeats the tests that have not passed, one program at a time, so that one race does not fail the whole run. A test that
-# passes only now is a defect.
+# Repeats the tests that have not passed, one program at a time, so that one race does not fail the whole run. A test
+# that passes only now is a defect.
 again() {
     [ -f "$1/again" ] || return 0
     printf '\nAgain, one at a time:\n'
@@ -68,7 +70,7 @@ again() {
 
 # Reads the program's log, and prints the tests that have not passed: they failed, or the program ended before them.
 not_passed() {
-    comm -23 <("${1#* }" --list --format terse --skip "$of_its_own" | sed -n 's/: test$//p' | sort) \
+    comm -23 <("${1#* }" --list --format terse --skip "$alone" | sed -n 's/: test$//p' | sort) \
         <(sed -nE '/^test .* \.\.\. (ok|ignored.*)$/{ s/^test (.*) \.\.\. .*/\1/; s/ - should panic$//; p; }' "$2" | sort)
 }
 
@@ -102,11 +104,11 @@ programs() {
 # Prints the programs to run, the longest first.
 in_order() {
     local first='topology redis attacks outage store page semaphore operate simulation walks' name
-    [ -z "$is_night" ] || grep -E "$of_the_night" "$1"
+    [ -z "$is_night" ] || grep -E "$night_programs" "$1"
     for name in $first; do
         grep -E "/$name-" "$1"
     done
-    grep -vE "/(${first// /|})-|$of_the_night" "$1"
+    grep -vE "/(${first// /|})-|$night_programs" "$1"
 }
 
 # Runs a program in the folder of its package, with these arguments. Prints one line if it succeeds, and its whole

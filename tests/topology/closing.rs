@@ -24,14 +24,15 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(30);
 
-/// The time until the pauses have grown, and then the time for which connections are counted.
+/// The time in which the pauses between attempts grow to their full length.
 const GROWN: Duration = Duration::from_secs(10);
+/// The time for which connections are counted afterwards.
 const COUNTED: Duration = Duration::from_secs(10);
 
 /// A port on which connections are accepted and closed.
 struct Closing {
     accepted: Arc<Mutex<Vec<Instant>>>,
-    door: JoinHandle<()>,
+    accepting: JoinHandle<()>,
 }
 
 impl Closing {
@@ -51,13 +52,16 @@ impl Closing {
         let listener = listener.expect("it is free");
         let accepted = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&accepted);
-        let door = tokio::spawn(async move {
+        let accepting = tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 seen.lock().expect("no panic").push(Instant::now());
                 drop(socket);
             }
         });
-        Self { accepted, door }
+        Self {
+            accepted,
+            accepting,
+        }
     }
 
     /// The times between the connections that arrive within `COUNTED`.
@@ -70,8 +74,8 @@ impl Closing {
     }
 
     async fn end(self) {
-        self.door.abort();
-        let _ = self.door.await;
+        self.accepting.abort();
+        let _ = self.accepting.await;
     }
 }
 
@@ -104,15 +108,15 @@ fn claim_in_runtimes(store: &RedisSemaphore) {
     }
 }
 
-/// Asserts that connects are rare, and that their pauses differ.
+/// Asserts that connection attempts are rare but go on, and that their intervals vary.
 async fn assert_rare(what: &str, closing: &Closing) {
     let gaps = closing.gaps().await;
     let rate = gaps.len() as f64 / COUNTED.as_secs_f64();
     println!("{what}: {rate:.1} connects per second: {gaps:?}");
     assert!(rate <= 2.0, "{what}: {rate} connects per second");
-    assert!(gaps.len() >= 2, "{what}: it looks for the server no more");
+    assert!(gaps.len() >= 2, "{what}: the store has given up");
     let (least, most) = (gaps.iter().min(), gaps.iter().max());
-    assert_ne!(least, most, "{what}: in step");
+    assert_ne!(least, most, "{what}: all intervals are equal");
 }
 
 async fn works(store: &RedisSemaphore) -> bool {
@@ -121,7 +125,7 @@ async fn works(store: &RedisSemaphore) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_server_is_connected_to_rarely_and_found_when_it_is_back() {
+async fn the_store_rarely_connects_to_a_closing_server_and_finds_it_when_it_is_back() {
     let mut server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url()).await;
     let store = store.expect("it connects");
@@ -139,7 +143,7 @@ async fn one_server_is_connected_to_rarely_and_found_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_nodes_of_a_cluster_are_connected_to_rarely() {
+async fn the_store_rarely_connects_to_closing_nodes_of_a_cluster() {
     let mut cluster = Cluster::of_primaries(3).await;
     let store = cluster::connect(RedisSemaphore::builder(), &cluster).await;
     claim_in_runtimes(&store);
@@ -159,7 +163,7 @@ async fn the_nodes_of_a_cluster_are_connected_to_rarely() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_node_of_a_cluster_is_connected_to_rarely() {
+async fn the_store_rarely_connects_to_one_closing_node_of_a_cluster() {
     let mut cluster = Cluster::with(3, false, &["--cluster-require-full-coverage", "no"]).await;
     let store = cluster::connect(RedisSemaphore::builder(), &cluster).await;
     claim_in_runtimes(&store);
@@ -167,12 +171,12 @@ async fn one_node_of_a_cluster_is_connected_to_rarely() {
     cluster.node_mut(1).kill();
     let closing = Closing::on(cluster.node(1).port()).await;
     sleep(GROWN).await;
-    // Other nodes connect to this node too, but to another port.
+    // The other nodes connect to this node too, but at its bus port.
     assert_rare("one node", &closing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_are_connected_to_rarely() {
+async fn the_store_rarely_connects_to_closing_sentinels() {
     let mut primary = RedisServer::start();
     let mut sentinels = [0; 3].map(|_| sentinel::watching(&primary, 3));
     let urls: Vec<_> = sentinels.iter().map(RedisServer::url).collect();

@@ -79,9 +79,9 @@ async fn has_subscribed(server: &RedisServer) -> bool {
     marked.iter().any(|line| line.contains(" sub=1 "))
 }
 
-/// The keeper's connection, another one for this runtime, and one for messages.
+/// The three connections are the keeper's, this runtime's, and one for messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_connections_to_one_server_are_the_connectors() {
+async fn the_connector_makes_all_connections_to_one_server() {
     let server = RedisServer::start();
     let store = connected(async || marking().connect(server.url()).await).await;
     assert!(works(&store).await);
@@ -99,7 +99,7 @@ async fn all_connections_to_one_server_are_the_connectors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_connections_to_the_nodes_of_a_cluster_are_the_connectors() {
+async fn the_connector_makes_all_connections_to_the_nodes_of_a_cluster() {
     let nodes = Cluster::of_primaries(3).await;
     let store = cluster::connect(marking(), &nodes).await;
     for key in 0..60_u64 {
@@ -120,7 +120,7 @@ async fn all_connections_to_the_nodes_of_a_cluster_are_the_connectors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_connections_to_sentinels_and_their_primary_are_the_connectors() {
+async fn the_connector_makes_all_connections_to_sentinels_and_their_primary() {
     let sentinels = Sentinels::start().await;
     let store = connected(async || {
         let urls = sentinels.urls();
@@ -134,8 +134,8 @@ async fn all_connections_to_sentinels_and_their_primary_are_the_connectors() {
     }
     are_all_marked(sentinels.server(primary), 3).await;
     assert!(has_subscribed(sentinels.server(primary)).await);
-    // One Sentinel is watched over a lasting connection.
-    eventually("the connector's watches", BOUND, async || {
+    // The store keeps a connection to one Sentinel.
+    eventually("the connector has made it", BOUND, async || {
         let mut marked = 0;
         for number in 0..3 {
             let [own, others] = clients(sentinels.sentinel(number)).await;
@@ -149,9 +149,9 @@ async fn all_connections_to_sentinels_and_their_primary_are_the_connectors() {
     .await;
 }
 
-/// The connector may use a tunnel or a resolver, for example.
+/// As a connector with a tunnel or a resolver does.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connector_may_lead_where_the_url_does_not() {
+async fn a_connector_may_connect_to_another_address_than_the_url() {
     let server = RedisServer::start();
     let port = server.client_port();
     let builder = cluster::patient().connector(move |info, config| {
@@ -175,9 +175,9 @@ async fn a_connector_may_lead_where_the_url_does_not() {
     assert!(granted.is_ok());
 }
 
-/// Without the given config, answers would arrive but messages would not.
+/// Without the given config or protocol, answers arrive but messages do not.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connector_that_ignores_what_it_is_given_is_named() {
+async fn a_connector_that_ignores_its_arguments_is_blamed() {
     let server = RedisServer::start();
     let without_config =
         cluster::patient().connector(|info, _| open(info, AsyncConnectionConfig::new()));
@@ -208,7 +208,7 @@ async fn a_connector_that_ignores_what_it_is_given_is_named() {
     }
 }
 
-/// Creates the user that these servers require.
+/// Creates a user with a password, and disables the default user.
 async fn protect(raw: &mut Raw, user: &str) {
     let rule = format!("ACL SETUSER {user} on >battery-staple ~* &* +@all");
     let rule: Vec<_> = rule.split(' ').collect();
@@ -225,7 +225,7 @@ fn logged_in() -> Builder {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_are_those_of_all_nodes() {
+async fn credentials_are_used_for_all_nodes() {
     let nodes = Cluster::of_primaries(3).await;
     for node in 0..3 {
         protect(&mut nodes.raw(node).await, "ann").await;
@@ -246,9 +246,9 @@ async fn credentials_are_those_of_all_nodes() {
     );
 }
 
-/// The Sentinel has a different user.
+/// The URL has the Sentinel's user, and the credentials are those of the primary.
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_are_those_of_the_primary_and_urls_have_those_of_sentinels() {
+async fn credentials_are_used_for_the_primary_and_urls_for_sentinels() {
     let server = RedisServer::start();
     let sentinel = testing::redis::sentinel(server.client_port(), 1);
     protect(&mut Raw::connect(server.port()).await, "ann").await;

@@ -25,9 +25,9 @@ fn claim(key: &str) -> Claim {
     Claim::new(key).with_limit(10_000)
 }
 
-/// A runtime that is polled step by step, while a claim for the first key is pending. Each step polls its connections
-/// once. With `is_connected` it has claimed every key before, so it is connected to their servers. [`run`](Self::run)
-/// lets it continue.
+/// A runtime that runs step by step while a claim for the first key is pending: each step polls its connections once.
+/// With `is_connected` it first claims every key, so that it connects to their servers. [`run`](Self::run) ends the
+/// steps.
 struct Stepwise {
     steps: SyncSender<()>,
     stepped: Receiver<()>,
@@ -43,11 +43,11 @@ impl Stepwise {
                 drop(store.acquire(claim(key)).await);
                 sleep(Duration::from_millis(100)).await;
             }
-            done.send(()).expect("somebody waits");
+            done.send(()).expect("the test waits");
             let again = tokio::spawn(store.acquire(claim(&keys[0])));
             while steps.recv().is_ok() {
                 yield_now().await;
-                done.send(()).expect("somebody waits");
+                done.send(()).expect("the test waits");
             }
             for _ in 0..600 {
                 drop(store.acquire(claim(&keys[0])).await);
@@ -68,7 +68,7 @@ impl Stepwise {
         }
     }
 
-    /// Steps until the condition holds. Returns false if it does not within `most` steps.
+    /// Makes at most `most` steps, until the condition holds. Returns false if it never holds.
     async fn steps_until(&self, most: usize, mut is_so: impl AsyncFnMut() -> bool) -> bool {
         for _ in 0..most {
             self.steps.send(()).expect("it runs");
@@ -82,6 +82,7 @@ impl Stepwise {
         false
     }
 
+    /// Lets the runtime run freely for three seconds, and waits for its end.
     fn run(self) {
         drop(self.steps);
         self.runtime.join().expect("no panic");
@@ -94,8 +95,8 @@ async fn queries_for_slots(cluster: &Cluster) -> u64 {
     for node in 0..3 {
         let stats = cluster.raw(node).await.commandstats().await;
         // Redis 6.2 has one counter for all `CLUSTER` subcommands.
-        let of_slots = ["cluster|slots", "cluster"].map(|name| stats.get(name).copied());
-        count += of_slots.into_iter().flatten().next().unwrap_or_default();
+        let counters = ["cluster|slots", "cluster"].map(|name| stats.get(name).copied());
+        count += counters.into_iter().flatten().next().unwrap_or_default();
     }
     count
 }
@@ -128,7 +129,7 @@ async fn a_stalled_runtime_does_not_bring_replaced_nodes_back() {
     seed.point_at(new.node(0).port());
     let works = async || store.acquire(claim(&keys[2])).await.is_ok();
     eventually("the new nodes serve", BOUND, works).await;
-    // Without the seed, a store that falls back to the old nodes cannot find the new ones again.
+    // Without the seed, a store that has returned to the old nodes cannot find the new ones again.
     seed.cut();
     stepwise.run();
     eventually("the new nodes still serve", BOUND, works).await;
@@ -149,8 +150,8 @@ async fn all_queries(sentinels: &[RedisServer]) -> usize {
     count
 }
 
-/// The key of the Sentinel test. Its servers may reuse a port of another test and receive that test's claims, so only
-/// claims for this key count.
+/// The key of the Sentinel test. A server of this test may have the port of another test's server and receive its
+/// claims, so only claims for this key count.
 const KEY: &str = "standstill";
 
 /// The last token that a server has granted for [`KEY`]. Each grant increments it.
@@ -161,9 +162,11 @@ async fn last_token(server: &RedisServer) -> Reply {
 
 /// Stalls a runtime whose sockets hold unread answers of all Sentinels.
 async fn stall_with_answers(store: &RedisSemaphore, sentinels: &[RedisServer]) -> Stepwise {
-    eventually("the keeper watches one", BOUND, async || {
-        all_queries(sentinels).await == 1
-    })
+    eventually(
+        "only the keeper is connected, to one Sentinel",
+        BOUND,
+        async || all_queries(sentinels).await == 1,
+    )
     .await;
     for _ in 0..20 {
         let stepwise = Stepwise::start(store.clone(), vec![KEY.to_owned()], false);

@@ -1,4 +1,4 @@
-//! The driver over a transport in memory: which calls leave when, and what its thread does.
+//! The driver over a transport in memory: the times of its calls, and the work of its thread.
 //!
 //! Promises: P6, P9, P11.
 
@@ -63,7 +63,7 @@ fn waiting(name: &str, limit: u32) -> LevelClaim {
     }
 }
 
-/// Waits for a condition, in any context.
+/// Waits for a condition, in or outside of a runtime.
 fn until(what: &str, mut is_met: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_met() {
@@ -89,7 +89,7 @@ async fn once<R>(mut future: std::pin::Pin<&mut impl Future<Output = R>>) -> Pol
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
-/// Asserts that the driver's thread releases the transport when it has ended.
+/// Waits until the driver's thread has ended, so that only `fake` still holds the server.
 fn assert_over(fake: &Fake) {
     until("nothing holds the transport", || {
         Arc::strong_count(&fake.0) == 1
@@ -112,9 +112,9 @@ fn a_release_is_sent_within_milliseconds_without_a_runtime() {
     );
 }
 
-/// The thread carries the release only if it holds the lock at that moment.
+/// Mostly the drop itself sends the release. If the thread holds the lock at that moment, the thread sends it.
 #[test]
-fn the_release_of_a_full_key_leaves_within_its_drop() {
+fn the_release_of_a_full_key_is_sent_by_the_drop_itself() {
     let (fake, driver, _) = started(LEASE);
     runtime().block_on(async {
         let mut at_once = 0;
@@ -128,7 +128,7 @@ fn the_release_of_a_full_key_leaves_within_its_drop() {
     });
 }
 
-/// The store forgets a key between two requests of a client that sends one request after another.
+/// A client that sends one request after another leaves its key unused in between, so the store forgets the key.
 #[test]
 fn a_key_that_was_full_counts_as_full_after_the_store_has_forgotten_it() {
     let (_fake, driver, _) = started(LEASE);
@@ -149,7 +149,7 @@ fn a_key_that_was_full_counts_as_full_after_the_store_has_forgotten_it() {
 }
 
 #[test]
-fn the_release_of_a_key_that_is_not_full_rides_on_the_next_claim() {
+fn the_release_of_a_key_that_is_not_full_shares_the_call_of_the_next_claim() {
     let (fake, driver, _) = started(LEASE);
     runtime().block_on(async {
         drop(acquire(&driver, limited("a", 9)).await);
@@ -182,7 +182,7 @@ fn the_thread_sends_the_release_of_a_runtime_that_stands_still() {
     });
 }
 
-/// Drops a permit and then the store, as at the end of a `main`. Returns true if nothing is held then.
+/// Drops a permit and then the driver, as at the end of a `main`. Returns true if nothing is held then.
 async fn end((fake, driver): (&Fake, Driver<Fake>), limit: u32) -> bool {
     let held = acquire(&driver, limited("a", limit)).await;
     fake.0.is_stuck.store(true, SeqCst);
@@ -191,7 +191,7 @@ async fn end((fake, driver): (&Fake, Driver<Fake>), limit: u32) -> bool {
     fake.0.holds("a") == (0, 0)
 }
 
-/// Ends twenty stores. Returns how many of them have sent their last release.
+/// Ends twenty drivers. Returns the number of drivers that have sent their last release.
 fn ends_that_sent(limit: u32) -> usize {
     let ends = (0..20).filter(|number| {
         let (fake, driver, _) = started(LEASE);
@@ -207,9 +207,10 @@ fn ends_that_sent(limit: u32) -> usize {
     ends.count()
 }
 
-/// On a busy machine the thread may not run within the time that the end waits, but most ends succeed in some try.
+/// The end waits for the thread only for a moment. On a busy machine that may be too short, so one good try of twenty
+/// is enough.
 #[test]
-fn the_end_of_a_store_outside_of_a_task_has_sent_what_was_released() {
+fn the_end_of_a_store_outside_of_a_task_sends_pending_releases() {
     for limit in [1, 9] {
         let mut tries = (0..20).map(|_| ends_that_sent(limit));
         let is_most = |ends: &usize| *ends >= 15;
@@ -218,7 +219,7 @@ fn the_end_of_a_store_outside_of_a_task_has_sent_what_was_released() {
 }
 
 #[test]
-fn the_end_of_a_store_waits_for_a_moment_and_in_a_task_not_at_all() {
+fn the_end_of_a_store_waits_for_a_moment_outside_of_a_task_and_not_at_all_inside() {
     let silent = async || {
         let (fake, driver, _) = started(LEASE);
         let held = acquire(&driver, limited("a", 9)).await;
@@ -248,9 +249,9 @@ fn drop_in_flight(fake: &Fake, driver: &Driver<Fake>) {
     fake.0.is_silent.store(false, SeqCst);
 }
 
-/// The dropped call may run until its deadline. A call that counts as under way until that time begins another one.
+/// The dropped call may run until its deadline. The shutdown must not wait for a second deadline after that.
 #[test]
-fn a_call_that_is_dropped_costs_a_shutdown_one_deadline_at_most() {
+fn a_dropped_call_delays_a_shutdown_by_one_deadline_at_most() {
     let lease = LEASE * 3 / 2;
     let (fake, timeout) = (Fake::new(lease, Duration::ZERO), lease / 3);
     let patient = CoreSettings {
@@ -285,7 +286,7 @@ fn a_blocked_runtime_loses_no_permit() {
 }
 
 #[test]
-fn an_ended_runtime_loses_no_permit_and_its_claim_goes_on_in_another() {
+fn an_ended_runtime_loses_no_permit_and_its_claim_continues_in_another_runtime() {
     let lease = Duration::from_millis(500);
     let (fake, driver, _) = started(lease);
     let (one, other) = (runtime(), runtime());
@@ -301,7 +302,7 @@ fn an_ended_runtime_loses_no_permit_and_its_claim_goes_on_in_another() {
     drop(held);
 }
 
-/// Its runtime is not Tokio's, so the thread carries its call.
+/// Without Tokio's runtime the thread sends the call.
 #[test]
 fn a_claim_outside_of_any_runtime_is_decided() {
     struct Unpark(thread::Thread);
@@ -326,12 +327,12 @@ struct Panics;
 
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
-        panic!("a stranger's waker");
+        panic!("a foreign waker");
     }
 }
 
 #[test]
-fn a_waker_that_panics_ends_nothing() {
+fn a_waker_that_panics_kills_neither_thread_nor_core() {
     let (fake, driver, deaths) = started(LEASE);
     let runtime = runtime();
     let held = runtime.block_on(acquire(&driver, limited("a", 1)));
@@ -353,34 +354,38 @@ fn a_waker_that_panics_ends_nothing() {
 
 type Job = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A task that its executor drops when the keeper's thread wakes it, once the flag is set.
-struct Task(parking_lot::Mutex<Option<Job>>, AtomicBool);
+/// A task whose waker drops its job, if the keeper's thread calls the waker while `drops_job` is set.
+struct Task {
+    job: parking_lot::Mutex<Option<Job>>,
+    drops_job: AtomicBool,
+}
 
 impl Task {
     fn start(job: impl Future<Output = ()> + Send + 'static) -> Arc<Self> {
         let job = parking_lot::Mutex::new(Some(Box::pin(job) as Job));
-        Arc::new(Self(job, AtomicBool::new(false)))
+        let drops_job = AtomicBool::new(false);
+        Arc::new(Self { job, drops_job })
     }
 
     fn poll(self: &Arc<Self>) {
         let waker = Waker::from(Arc::clone(self));
-        let mut job = self.0.lock().take();
+        let mut job = self.job.lock().take();
         let context = &mut Context::from_waker(&waker);
         let polled = job.as_mut().map(|job| job.as_mut().poll(context));
         if polled.is_some_and(|polled| polled.is_pending()) {
-            *self.0.lock() = job;
+            *self.job.lock() = job;
         }
     }
 
     fn is_gone(&self) -> bool {
-        self.0.try_lock().is_some_and(|job| job.is_none())
+        self.job.try_lock().is_some_and(|job| job.is_none())
     }
 }
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
-        if self.1.load(SeqCst) && thread::current().name() == Some("tower-semaphore") {
-            let job = self.0.lock().take();
+        if self.drops_job.load(SeqCst) && thread::current().name() == Some("tower-semaphore") {
+            let job = self.job.lock().take();
             drop(job);
         }
     }
@@ -394,7 +399,7 @@ fn a_waker_that_drops_a_lost_permit_does_not_stop_the_thread() {
     let other = runtime.block_on(acquire(&driver, limited("b", 1)));
     let task = Task::start(async move { held.loss().wait().await });
     task.poll();
-    task.1.store(true, SeqCst);
+    task.drops_job.store(true, SeqCst);
     fake.0.is_silent.store(true, SeqCst);
     until("the other permit is lost", || other.is_lost());
     until("the waker returns", || task.is_gone());
@@ -404,7 +409,7 @@ fn a_waker_that_drops_a_lost_permit_does_not_stop_the_thread() {
 }
 
 #[test]
-fn a_waker_that_drops_a_claim_which_is_granted_does_not_stop_the_thread() {
+fn a_waker_that_drops_a_granted_claim_does_not_stop_the_thread() {
     let (fake, driver, _) = started(LEASE);
     let runtime = runtime();
     let held = runtime.block_on(acquire(&driver, limited("a", 1)));
@@ -415,7 +420,7 @@ fn a_waker_that_drops_a_claim_which_is_granted_does_not_stop_the_thread() {
         task.poll();
         fake.0.holds("a") == (1, 1)
     });
-    task.1.store(true, SeqCst);
+    task.drops_job.store(true, SeqCst);
     drop(held);
     until("the waker returns", || task.is_gone());
     until("its permit is released", || fake.0.holds("a") == (0, 0));
@@ -423,8 +428,8 @@ fn a_waker_that_drops_a_claim_which_is_granted_does_not_stop_the_thread() {
     assert_over(&fake);
 }
 
-/// Panics once in the keeper's thread, if `KILLS` is set.
-fn deadly() -> Time {
+/// A clock that panics in the keeper's thread, once after each time that `KILLS` is set.
+fn deadly_clock() -> Time {
     let is_keeper = thread::current().name() == Some("tower-semaphore");
     let kills = is_keeper && !thread::panicking() && KILLS.swap(false, SeqCst);
     assert!(!kills, "a bug of the driver");
@@ -434,18 +439,18 @@ fn deadly() -> Time {
 static KILLS: AtomicBool = AtomicBool::new(false);
 
 #[test]
-fn a_thread_that_panics_is_started_again_with_all_permits() {
+fn a_thread_that_panics_is_restarted_and_loses_no_permit() {
     let lease = Duration::from_millis(900);
     let (fake, deaths) = (Fake::new(lease, Duration::ZERO), Deaths::default());
     let observer = Box::new(deaths.observer());
-    let driver = Driver::new(fake.clone(), settings(lease), (observer, deadly));
+    let driver = Driver::new(fake.clone(), settings(lease), (observer, deadly_clock));
     runtime().block_on(async {
         let mut all = Vec::new();
         for _ in 0..1_000 {
             all.push(acquire(&driver, limited("a", 2_000)).await);
         }
         for death in 1..=5 {
-            // A panic inside a call ends only the call, so panics go on until the thread dies.
+            // A panic while a call is handled ends only the call, so `KILLS` is set again until the thread dies.
             until("it dies", || {
                 let is_dead = deaths.0[0].load(SeqCst) >= death;
                 KILLS.store(!is_dead, SeqCst);
@@ -470,7 +475,7 @@ fn a_thread_that_panics_is_started_again_with_all_permits() {
 }
 
 #[test]
-fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
+fn a_panic_in_the_core_closes_the_store_and_permits_are_lost_at_the_ends_of_their_leases() {
     let lease = Duration::from_millis(800);
     let (fake, driver, deaths) = started(lease);
     runtime().block_on(async {
@@ -478,7 +483,7 @@ fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
         let waiter = claim_levels(&driver, vec![waiting("a", 1)]);
         let waiter = tokio::spawn(waiter);
         until("it waits", || fake.0.holds("a") == (1, 1));
-        // A claim without levels is refused.
+        // A claim without levels makes the core panic.
         assert_eq!(
             claim_levels(&driver, Vec::new()).await.err(),
             Some(ClaimRefusal::Closed)
@@ -506,7 +511,7 @@ fn a_panic_in_the_core_closes_the_store_and_leases_end_at_their_ends() {
     assert_over(&fake);
 }
 
-/// Several threads acquire them, while others claim.
+/// In the meantime another task claims and releases.
 #[test]
 fn ten_thousand_permits_are_held_for_several_leases() {
     let lease = Duration::from_secs(4);
@@ -539,9 +544,9 @@ fn ten_thousand_permits_are_held_for_several_leases() {
     });
 }
 
-/// Both the thread's connection and the runtime's are mute.
+/// Both the thread's connection and the runtime's stop answering.
 #[test]
-fn connections_that_are_mute_are_replaced_before_a_claim_fails() {
+fn connections_that_stop_answering_are_replaced_before_a_claim_fails() {
     let (fake, driver, _) = started(LEASE);
     runtime().block_on(async {
         let held = acquire(&driver, limited("a", 2)).await;
@@ -561,11 +566,11 @@ fn connections_that_are_mute_are_replaced_before_a_claim_fails() {
     });
 }
 
-/// Breaks all connections of a store that has very many releases to send. Returns the number of calls that have failed by the time
-/// it connects again, and the number of its attempts.
+/// Breaks the connections of a driver that has 40,000 releases to send. Returns the number of calls that failed until
+/// it connected again, and the number of new connections.
 fn calls_that_fail_at_once() -> (usize, usize) {
     let (fake, driver, deaths) = started(LEASE);
-    let failed = runtime().block_on(async {
+    let counts = runtime().block_on(async {
         let mut all = Vec::new();
         for number in 0..40_000 {
             all.push(acquire(&driver, limited(&format!("k{number}"), 1)).await);
@@ -576,34 +581,34 @@ fn calls_that_fail_at_once() -> (usize, usize) {
         fake.0.is_silent.store(false, SeqCst);
         let (calls, connects) = (fake.0.calls.load(SeqCst), fake.0.connects.load(SeqCst));
         fake.0.is_gone.store(true, SeqCst);
-        until("it connects anew", || {
+        until("it connects again", || {
             fake.0.connects.load(SeqCst) > connects
         });
         fake.0.is_gone.store(false, SeqCst);
         let failed = fake.0.calls.load(SeqCst) - calls;
-        let broken = fake.0.connects.load(SeqCst) - connects;
+        let reconnects = fake.0.connects.load(SeqCst) - connects;
         until("all are released", || {
             (0..40_000).all(|key| fake.0.holds(&format!("k{key}")).0 == 0)
         });
-        (failed, broken)
+        (failed, reconnects)
     });
     assert_eq!(deaths.0.each_ref().map(|died| died.load(SeqCst)), [0, 0]);
-    failed
+    counts
 }
 
-/// The next call follows each failure at once, and may fail before another task has had a turn. All releases are some 80 calls. A
-/// busy machine spoils some rounds, but not the best of several: the thread may have to wait for a processor.
+/// Each failed call is followed at once by the next one, so the thread must yield to the task that notices the broken
+/// connection. Otherwise all releases, about 80 calls, fail first. On a busy machine only some rounds succeed.
 #[test]
 fn calls_that_fail_at_once_let_the_thread_notice_that_the_connection_is_broken() {
     let mut rounds = Vec::new();
     while rounds.len() < 8 {
-        let (failed, broken) = calls_that_fail_at_once();
-        rounds.push((failed, broken));
-        if failed < 40 * broken {
+        let (failed, reconnects) = calls_that_fail_at_once();
+        rounds.push((failed, reconnects));
+        if failed < 40 * reconnects {
             return;
         }
     }
-    panic!("calls, connections: {rounds:?}");
+    panic!("failed calls, new connections: {rounds:?}");
 }
 
 #[test]
@@ -645,9 +650,10 @@ fn drops_and_claims_from_many_threads_leave_nothing() {
     assert_over(&fake);
 }
 
-/// A carrier has a separate timer, which may be faster than the thread's. Calls in the simulation have no timer.
+/// The sender of a call may notice its deadline before the thread does, and then abandons the call. The simulation's
+/// calls have no such timer.
 #[test]
-fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
+fn a_silent_server_is_an_outage_although_each_call_is_abandoned_first() {
     let settings = settings(LEASE);
     let timeout = settings.timeout;
     let mut core = Core::new(settings);
@@ -673,14 +679,14 @@ fn a_silent_server_is_an_outage_whoever_is_the_first_to_notice() {
     assert!(core.is_in_outage(0));
 }
 
-/// The name of the next test, and the line that it prints in another process.
+/// The name of the next test, and the beginning of the line that it prints.
 const CLOCK: (&str, &str) = (
     "redis::facts::time_for_which_the_machine_was_suspended_counts",
     "booted before ",
 );
 
-/// A machine that was suspended for an hour has booted an hour earlier than its monotonic clock shows. So has a process
-/// in a time namespace, on systems that let us create one.
+/// The time since the boot includes suspensions. A time namespace, where we may create one, adds an hour to it like a
+/// suspension of an hour.
 #[cfg(target_os = "linux")]
 #[test]
 fn time_for_which_the_machine_was_suspended_counts() {
@@ -696,9 +702,9 @@ fn time_for_which_the_machine_was_suspended_counts() {
         .args([CLOCK.0, "--exact", "--nocapture"])
         .env("SUSPENDED", "1")
         .output();
-    let said = child.map(|child| String::from_utf8_lossy(&child.stdout).into_owned());
-    let said = said.unwrap_or_default();
-    let Some((_, rest)) = said.split_once(CLOCK.1) else {
+    let output = child.map(|child| String::from_utf8_lossy(&child.stdout).into_owned());
+    let output = output.unwrap_or_default();
+    let Some((_, rest)) = output.split_once(CLOCK.1) else {
         return eprintln!("no time namespace can be made here");
     };
     let seconds = rest.split_whitespace().next();

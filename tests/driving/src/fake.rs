@@ -38,15 +38,15 @@ pub(crate) struct Server {
     broken: Notify,
     /// True while nothing is answered.
     pub(crate) is_silent: AtomicBool,
-    /// True while the calls of callers' runtimes do not leave, as if the runtimes stood still.
+    /// True while no call of a runtime is sent, as if the runtimes stood still. The thread's calls are sent.
     pub(crate) is_stuck: AtomicBool,
     /// True while each connection breaks at its next call, which fails at once.
     pub(crate) is_gone: AtomicBool,
     pub(crate) calls: AtomicUsize,
     pub(crate) connects: AtomicUsize,
-    /// This many connections, starting with the first, answer nothing.
+    /// The number of connections, from the first one on, that do not answer.
     pub(crate) mute: AtomicUsize,
-    /// The number of refreshes that have found nothing.
+    /// The number of refreshes that did not find their permit.
     pub(crate) lost: AtomicUsize,
     pub(crate) refreshes: AtomicU64,
 }
@@ -54,18 +54,19 @@ pub(crate) struct Server {
 #[derive(Clone)]
 pub(crate) struct Fake(pub(crate) Arc<Server>);
 
-/// A delayed notification: its time, and its receiver.
+/// A delayed answer: the time at which it arrives, and the call that waits for it.
 type Delayed = (Instant, oneshot::Sender<()>);
 
+/// A connection.
 pub(crate) struct Wire {
     server: Arc<Server>,
-    /// The number of earlier connections.
+    /// The number of connections that were made before this one.
     number: usize,
     is_of_thread: bool,
     delayed: Option<mpsc::Sender<Delayed>>,
 }
 
-/// Counts deaths of the keeper and of calls.
+/// The numbers of deaths of the keeper's thread and of the core.
 #[derive(Clone, Default)]
 pub(crate) struct Deaths(pub(crate) Arc<[AtomicUsize; 2]>);
 
@@ -118,8 +119,8 @@ impl Server {
     /// The numbers of held permits and of waiters of a semaphore.
     pub(crate) fn holds(&self, name: &str) -> (usize, usize) {
         let all = self.all.lock();
-        let of = all.get(name);
-        of.map_or((0, 0), |of| (of.held.len(), of.queue.len()))
+        let semaphore = all.get(name);
+        semaphore.map_or((0, 0), |found| (found.held.len(), found.queue.len()))
     }
 
     /// Forgets everything.
@@ -133,19 +134,19 @@ impl Server {
 
     fn run(&self, commands: &[Command]) -> Vec<Answer> {
         self.calls.fetch_add(1, SeqCst);
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         let answers = commands
             .iter()
-            .map(|command| self.command(command, &mut told));
+            .map(|command| self.command(command, &mut sent));
         let answers = answers.collect();
-        let messages = self.messages.lock().clone().filter(|_| !told.is_empty());
+        let messages = self.messages.lock().clone().filter(|_| !sent.is_empty());
         if let Some(messages) = messages {
-            told.into_iter().for_each(|message| messages(message));
+            sent.into_iter().for_each(|message| messages(message));
         }
         answers
     }
 
-    fn command(&self, command: &Command, told: &mut Vec<Message>) -> Answer {
+    fn command(&self, command: &Command, sent: &mut Vec<Message>) -> Answer {
         let mut all = self.all.lock();
         match command {
             Command::Acquire { claims, .. } => {
@@ -158,8 +159,9 @@ impl Server {
             Command::Refresh { groups, .. } => {
                 let mut found = Vec::new();
                 for Group { name, permits } in groups {
-                    let of = all.entry(Arc::clone(name)).or_default();
-                    found.extend(permits.iter().map(|units| self.refresh(of, units.id.name)));
+                    let semaphore = all.entry(Arc::clone(name)).or_default();
+                    let permits = permits.iter();
+                    found.extend(permits.map(|units| self.refresh(semaphore, units.id.name)));
                 }
                 Answer::Held(found)
             }
@@ -170,16 +172,17 @@ impl Server {
             } => {
                 let mut found = Vec::new();
                 for Group { name, permits } in groups {
-                    let of = all.entry(Arc::clone(name)).or_default();
+                    let semaphore = all.entry(Arc::clone(name)).or_default();
                     found.extend(
                         permits
                             .iter()
-                            .map(|units| self.release(of, units.id.name, told)),
+                            .map(|units| self.release(semaphore, units.id.name, sent)),
                     );
                 }
-                match with_answer {
-                    true => Answer::Held(found),
-                    false => Answer::Done,
+                if *with_answer {
+                    Answer::Held(found)
+                } else {
+                    Answer::Done
                 }
             }
             Command::Presence(_) => {
@@ -195,17 +198,17 @@ impl Server {
         if !all.contains_key(&wanted.name) {
             all.insert(Arc::clone(&wanted.name), Semaphore::default());
         }
-        let of = all.get_mut(&wanted.name).expect("it is there");
+        let semaphore = all.get_mut(&wanted.name).expect("it is there");
         let name = wanted.units.id.name;
-        let first = of.queue.front().is_none_or(|first| *first == name);
-        let has_room = of.held.len() < wanted.units.id.limit as usize && first;
-        if has_room || of.held.contains_key(&name) {
-            of.queue.retain(|other| *other != name);
-            of.held.insert(name, Instant::now() + self.lease);
-            of.token += 1;
-            return Acquired::Granted(vec![(of.token, of.held.len() as u32)]);
+        let first = semaphore.queue.front().is_none_or(|first| *first == name);
+        let has_room = semaphore.held.len() < wanted.units.id.limit as usize && first;
+        if has_room || semaphore.held.contains_key(&name) {
+            semaphore.queue.retain(|other| *other != name);
+            semaphore.held.insert(name, Instant::now() + self.lease);
+            semaphore.token += 1;
+            return Acquired::Granted(vec![(semaphore.token, semaphore.held.len() as u32)]);
         }
-        let held = of.held.len() as u32;
+        let held = semaphore.held.len() as u32;
         match wanted.position {
             None => Acquired::Full {
                 level: 0,
@@ -213,14 +216,14 @@ impl Server {
                 retry_after: None,
             },
             Some(_) => {
-                if !of.queue.contains(&name) {
-                    of.queue.push_back(name);
+                if !semaphore.queue.contains(&name) {
+                    semaphore.queue.push_back(name);
                 }
                 Acquired::Queued(Queued {
                     level: 0,
                     arrival: 1,
                     recheck: None,
-                    last_token: of.token,
+                    last_token: semaphore.token,
                     pause: None,
                     earliest: None,
                 })
@@ -228,10 +231,10 @@ impl Server {
         }
     }
 
-    fn refresh(&self, of: &mut Semaphore, name: LeaseName) -> bool {
+    fn refresh(&self, semaphore: &mut Semaphore, name: LeaseName) -> bool {
         self.refreshes.fetch_add(1, SeqCst);
         let now = Instant::now();
-        let end = of.held.get_mut(&name).filter(|end| **end > now);
+        let end = semaphore.held.get_mut(&name).filter(|end| **end > now);
         let is_held = end.is_some();
         match end {
             Some(end) => *end = now + self.lease,
@@ -241,13 +244,17 @@ impl Server {
     }
 
     /// Releases a permit, and grants its unit to the head of the queue.
-    fn release(&self, of: &mut Semaphore, name: LeaseName, told: &mut Vec<Message>) -> bool {
-        of.queue.retain(|other| *other != name);
-        let was_held = of.held.remove(&name).is_some();
-        if was_held && let Some(next) = of.queue.pop_front() {
-            of.token += 1;
-            of.held.insert(next, Instant::now() + self.lease);
-            told.push(Message::Granted(next, of.token, of.held.len() as u32));
+    fn release(&self, semaphore: &mut Semaphore, name: LeaseName, sent: &mut Vec<Message>) -> bool {
+        semaphore.queue.retain(|other| *other != name);
+        let was_held = semaphore.held.remove(&name).is_some();
+        if was_held && let Some(next) = semaphore.queue.pop_front() {
+            semaphore.token += 1;
+            semaphore.held.insert(next, Instant::now() + self.lease);
+            sent.push(Message::Granted(
+                next,
+                semaphore.token,
+                semaphore.held.len() as u32,
+            ));
         }
         was_held
     }

@@ -5,7 +5,7 @@
 //! cargo run --release -p tower-semaphore-driving --example pairs
 //! ```
 
-// Metrics and events are off, because these features do not exist here.
+// The library's features for metrics and events do not exist here, so both are off.
 #![allow(unexpected_cfgs)]
 
 #[path = "../../../src/redis"]

@@ -16,7 +16,7 @@ use std::{
 
 const TIME: Duration = Duration::from_secs(2);
 
-/// Claims levels under one policy.
+/// Claims these levels, all under the default policy.
 pub(super) fn claim_levels(
     driver: &Driver<Fake>,
     levels: Vec<LevelClaim>,
@@ -54,8 +54,8 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
         let level = level(&format!("k{}", task % keys));
         tokio::spawn(async move {
             while !ends.load(Relaxed) {
-                // On a busy machine the lock's holder may stand still for longer than a claim may take, so claims may
-                // fail.
+                // On a busy machine claims may fail, because the holder of the core's lock may stand still for too
+                // long.
                 let held = claim_levels(&driver, vec![level.clone()]).await;
                 pairs.fetch_add(usize::from(held.is_ok()), Relaxed);
                 tokio::task::coop::consume_budget().await;
@@ -91,7 +91,7 @@ pub fn many(permits: usize, keys: usize) {
     let lease = Duration::from_secs(6);
     let fake = Fake::new(lease, Duration::ZERO);
     let driver = Driver::start(fake.clone(), settings(lease), Deaths::default().observer());
-    let told = |what: &str, since: Instant, cpu: Duration| {
+    let print_row = |what: &str, since: Instant, cpu: Duration| {
         let [p50, p99, p999, max] = sync::holds();
         let (time, cpu) = (since.elapsed().as_secs_f64(), self::cpu() - cpu);
         let part = cpu.as_secs_f64() * 100.0 / time;
@@ -109,11 +109,11 @@ pub fn many(permits: usize, keys: usize) {
         }
         all
     });
-    told("acquired", since, before);
+    print_row("acquired", since, before);
     let (since, before) = (Instant::now(), cpu());
     sync::measure(true);
     std::thread::sleep(lease * 2);
-    told("held", since, before);
+    print_row("held", since, before);
     assert!(all.iter().all(|held| !held.is_lost()));
     let (since, before) = (Instant::now(), cpu());
     sync::measure(true);
@@ -121,9 +121,10 @@ pub fn many(permits: usize, keys: usize) {
     while (0..keys).any(|key| fake.0.holds(&format!("k{key}")).0 > 0) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    told("released", since, before);
+    print_row("released", since, before);
 }
 
+/// The CPU time of this process.
 fn cpu() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     let time = clock_gettime(ClockId::ProcessCPUTime);

@@ -17,27 +17,30 @@ use std::{
 /// A histogram of how long the core's lock was held, in steps of an eighth of a power of two, in nanoseconds.
 static HOLDS: [AtomicUsize; 512] = [const { AtomicUsize::new(0) }; 512];
 static IS_MEASURED: AtomicBool = AtomicBool::new(false);
-static IS_OWN: AtomicBool = AtomicBool::new(false);
+/// True if hold times are CPU times.
+static IS_CPU_TIME: AtomicBool = AtomicBool::new(false);
 
-/// Starts to measure. With `is_own`, uses the thread's CPU time, which stands still while another thread runs.
-/// Otherwise uses the wall time, which is cheaper to read.
-pub(crate) fn measure(is_own: bool) {
+/// Starts to measure, in the CPU time of threads, which stands still while another thread runs, or in wall time, which
+/// is cheaper to read.
+pub(crate) fn measure(is_cpu_time: bool) {
     for hold in &HOLDS {
         hold.store(0, Relaxed);
     }
-    IS_OWN.store(is_own, Relaxed);
+    IS_CPU_TIME.store(is_cpu_time, Relaxed);
     IS_MEASURED.store(true, Relaxed);
 }
 
 fn now() -> Duration {
-    let clock = match IS_OWN.load(Relaxed) {
-        true => ClockId::ThreadCPUTime,
-        false => ClockId::Monotonic,
+    let clock = if IS_CPU_TIME.load(Relaxed) {
+        ClockId::ThreadCPUTime
+    } else {
+        ClockId::Monotonic
     };
     let now = clock_gettime(clock);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
+/// The index of a time in the histogram.
 fn step(time: Duration) -> usize {
     let nanos = (time.as_nanos() as u64).max(8);
     let power = nanos.ilog2();
@@ -84,6 +87,7 @@ impl<T> Mutex<T> {
 
 impl<'a, T> MutexGuard<'a, T> {
     fn new(guard: Guard<'a, T>) -> Self {
+        // Only the core's lock protects a type with this name.
         let is_core = IS_MEASURED.load(Relaxed) && type_name::<T>().contains("State");
         let since = is_core.then(now);
         Self { guard, since }

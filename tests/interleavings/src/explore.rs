@@ -17,12 +17,12 @@ use std::{
 /// The bound on the steps of one execution. Only a thread that retries endlessly takes more.
 const MAX_STEPS: usize = 10_000;
 
-/// The bound on the preemptions of one execution in [`explore_most`]. In a preemption, a thread that could go on does
-/// not run. Two preemptions are enough for most races.
+/// The bound on the preemptions of one execution in [`explore_most`]: switches to another thread although the current
+/// one could run. Two preemptions are enough for most races.
 const PREEMPTIONS: usize = 3;
 
-/// Runs `scenario` once for each possible order of its threads, and prints the number of orders. A scenario fails if
-/// all of its threads wait for each other.
+/// Runs `scenario` once for each possible order of its threads, and prints the number of orders. Fails if all threads
+/// of a scenario wait.
 pub(crate) fn explore(scenario: impl Fn() + Sync + Send + 'static) {
     run(None, scenario);
 }
@@ -75,7 +75,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Drives a future to its end. The thread waits in the meantime.
+/// Drives a future to its end on this thread.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let unpark = Arc::new(Unpark::default());

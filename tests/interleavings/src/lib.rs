@@ -1,14 +1,14 @@
 //! Runs the store in memory, the lost signal, and the driver of the store in Redis in every order of a few threads.
 //!
-//! The sources are the files of `tower-semaphore` itself, included by path. Only `crate::sync` differs. Here it holds
+//! The sources are the files of `tower-semaphore` itself, included by path. Only `crate::sync` differs: here it has
 //! loom's types. At each access to them another thread may run, or a load may see an older value if its ordering allows
 //! that.
 //!
 //! The crate has only tests: `cargo test --release -p tower-semaphore-interleavings`.
 //!
 //! Because no clock runs, a wait ends only by its grant or by the drop of its future, as after a timeout. Tokio's
-//! `oneshot` and `Notify` are single steps, because Tokio itself checks them with loom. The ordering of a `oneshot` is
-//! modelled for loom.
+//! `oneshot` and `Notify` are single steps, because Tokio itself checks them with loom. `sync/oneshot.rs` adds the
+//! ordering of a `oneshot` for loom.
 //!
 //! The oracles (`witness.rs`) use memory that loom does not track, so they add no ordering between threads:
 //!
@@ -42,7 +42,7 @@
 #![cfg(test)]
 // The other parts of the crate use more of the sources, but they are not compiled here.
 #![allow(dead_code)]
-// Metrics and events are off, because these features do not exist here.
+// The library's features for metrics and events do not exist here, so both are off.
 #![allow(unexpected_cfgs)]
 // Loom's threads take turns on one thread, so they may share values that are not `Sync`.
 #![allow(clippy::arc_with_non_send_sync)]

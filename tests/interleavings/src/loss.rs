@@ -1,4 +1,4 @@
-//! The signal that a permit is lost. Loom reports a lost wake-up, because it leaves a thread waiting.
+//! The signal that a permit is lost. Loom fails a scenario with a lost wake-up, because one of its threads never ends.
 //!
 //! Promises: P4.
 
@@ -27,7 +27,7 @@ fn a_loss_wakes_two_that_begin_to_wait() {
 
 /// A thread that waits before the loss is set is notified, even if the loss is cleared at once.
 #[test]
-fn a_loss_that_is_cleared_at_once_wakes_whoever_waited() {
+fn a_loss_that_is_cleared_at_once_wakes_earlier_waiters() {
     explore(|| {
         let loss = Arc::new(Loss::default());
         let [sets, clears] = [Loss::set, Loss::clear].map(|change| {

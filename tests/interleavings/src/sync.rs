@@ -16,7 +16,7 @@ use std::hash::{BuildHasher, DefaultHasher};
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
-const WHOLE: &str = "no thread panics while it has the lock";
+const UNPOISONED: &str = "no thread panics while it has the lock";
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -24,7 +24,7 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().expect(WHOLE)
+        self.0.lock().expect(UNPOISONED)
     }
 
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
@@ -32,11 +32,11 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().expect(WHOLE)
+        self.0.get_mut().expect(UNPOISONED)
     }
 }
 
-/// Hashes without a random seed, because an execution must repeat the previous one up to the step in which it differs.
+/// Hashes without a random seed, because each execution repeats the previous one up to the step at which they differ.
 pub(crate) struct RandomState;
 
 impl RandomState {

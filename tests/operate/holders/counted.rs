@@ -1,4 +1,4 @@
-//! Counts of many keys, and the live processes.
+//! The counts of many keys in one call, and the list of live processes.
 //!
 //! Promises: P24.
 
@@ -12,9 +12,9 @@ use tower_semaphore::{
 };
 
 facts_of_operators! {
-    counts_are_those_of_each_usage
-    keys_that_nobody_uses_count_nothing
-    long_keys_and_flows_are_listed_by_their_sha_256_and_counted_by_it
+    counts_agree_with_the_usage_of_each_key
+    unused_keys_count_nothing
+    long_keys_and_flows_are_listed_and_counted_by_their_sha_256
     this_process_is_alive
 }
 
@@ -23,7 +23,7 @@ async fn counts(store: &Store, keys: &[StoredKey]) -> Vec<KeyCounts> {
     counts.expect("the store answers")
 }
 
-async fn counts_are_those_of_each_usage(store: Store) {
+async fn counts_agree_with_the_usage_of_each_key(store: Store) {
     let heavy = granted(&store, &claim("a", 5).with_weight(4)).await;
     let others = ["b", "c", "c"].map(|key| claim(key, 2));
     let mut permits = Vec::new();
@@ -58,7 +58,7 @@ async fn counts_are_those_of_each_usage(store: Store) {
     assert_eq!((after.units, after.waiting), (2, 0));
 }
 
-async fn keys_that_nobody_uses_count_nothing(store: Store) {
+async fn unused_keys_count_nothing(store: Store) {
     assert_eq!(counts(&store, &[]).await, []);
     let keys = [StoredKey::whole("a"), StoredKey::hashed("0".repeat(64))];
     for counts in counts(&store, &keys).await {
@@ -66,7 +66,7 @@ async fn keys_that_nobody_uses_count_nothing(store: Store) {
     }
 }
 
-async fn long_keys_and_flows_are_listed_by_their_sha_256_and_counted_by_it(store: Store) {
+async fn long_keys_and_flows_are_listed_and_counted_by_their_sha_256(store: Store) {
     let [whole, long] = [64, 65].map(|length| "k".repeat(length));
     let mut hash = String::new();
     for byte in Sha256::digest(&long) {
@@ -159,7 +159,7 @@ mod in_redis {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn an_operator_s_tool_claims_nothing_counts_as_no_process_and_writes_nothing() {
+    async fn a_tool_of_operators_claims_nothing_writes_nothing_and_is_not_listed_as_a_process() {
         let server = RedisServer::start();
         let tool = store(&server, true).await;
         let refused = tool.acquire(Claim::new("a").with_limit(1)).await;

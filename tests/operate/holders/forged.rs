@@ -13,24 +13,24 @@ facts_of_operators! {
     the_id_of_another_key_or_policy_changes_nothing
 }
 
-/// Variations of an id that all differ from it, and texts that are not ids at all.
-pub(crate) fn forged(id: &str) -> Vec<String> {
+/// Variations of an id, and texts that are not ids at all. None is the id itself.
+pub(crate) fn forgeries(id: &str) -> Vec<String> {
     let texts = "| |0|1|x|*|?|[a-z]*|..|.*|%w+|%|%%|^|$|-|+|\0|\r\n|arrival|held|a:held|{concurrency:a}:held|\
         }:held|inf|-inf|'; redis.call('FLUSHALL') --|\n*1\r\n$8\r\nFLUSHALL\r\n|1.1.1.1.1|a.1.0.0.5.1.7ps.0...";
-    let mut forged: Vec<String> = texts.split('|').map(str::to_owned).collect();
+    let mut all: Vec<String> = texts.split('|').map(str::to_owned).collect();
     let before = "0|+| |\t".split('|').map(|before| format!("{before}{id}"));
     let after = "0| |\n|:|:1|:2|:3|.|.x|*|\0|%".split('|');
-    forged.extend(before.chain(after.map(|after| format!("{id}{after}"))));
-    forged.push(id.to_uppercase() + "X");
+    all.extend(before.chain(after.map(|after| format!("{id}{after}"))));
+    all.push(id.to_uppercase() + "X");
     for at in 0..id.len() {
-        forged.push(format!("{}{}", &id[..at], &id[at + 1..]));
+        all.push(format!("{}{}", &id[..at], &id[at + 1..]));
         for other in ["*", "?", ".", ":", "%", "0", "f"] {
-            forged.push(format!("{}{other}{}", &id[..at], &id[at + 1..]));
+            all.push(format!("{}{other}{}", &id[..at], &id[at + 1..]));
         }
     }
-    forged.push("x".repeat(1_000_000));
-    forged.retain(|forged| forged != id);
-    forged
+    all.push("x".repeat(1_000_000));
+    all.retain(|forged| forged != id);
+    all
 }
 
 async fn a_forged_id_changes_nothing(store: Store) {
@@ -42,8 +42,8 @@ async fn a_forged_id_changes_nothing(store: Store) {
     let (waiter, _) = queued(&store, waiting("a", 4), 0).await;
     let before = usage(&store, "a").await;
     let there = [ids(&before.held), ids(&before.waiting)].concat();
-    let forged = there.iter().flat_map(|id| forged(id));
-    for forged in forged.filter(|forged| !there.contains(&&**forged)) {
+    let forgeries = there.iter().flat_map(|id| forgeries(id));
+    for forged in forgeries.filter(|forged| !there.contains(&&**forged)) {
         assert!(!revoke(&store, "a", &forged).await, "{forged:?}");
     }
     let after = usage(&store, "a").await;
@@ -53,7 +53,7 @@ async fn a_forged_id_changes_nothing(store: Store) {
     waiter.abort();
 }
 
-/// The id may come from a process that was restarted, or from another process behind the same address.
+/// An operator may have the id from another process, or from before a restart.
 #[tokio::test]
 async fn the_id_of_another_store_in_memory_changes_nothing() {
     let [one, other] = [listed(), listed()];

@@ -1,10 +1,10 @@
-//! Usage and revocations under load, compared with the holders' records.
+//! Usage and revocations under load, compared with the permits that the workers hold.
 //!
 //! Promises: P24.
 
 use super::{
-    Store, Usage, claim, distinct, facts_of_operators, granted, ids, is_told, keys, revoke, shown,
-    usage, waiting,
+    Store, Usage, claim, distinct, facts_of_operators, granted, ids, is_notified, keys, revoke,
+    shown, usage, waiting,
 };
 use std::{
     collections::HashMap,
@@ -22,8 +22,8 @@ use tokio::{
 use tower_semaphore::{AcquireError, Permit, Policy, Semaphore};
 
 facts_of_operators! {
-    usage_under_load_is_what_holders_wrote_down
-    permits_that_are_revoked_under_load_are_lost_and_no_others_are
+    usage_under_load_agrees_with_the_permits_of_holders
+    under_load_exactly_the_revoked_permits_are_lost
 }
 
 const LIMIT: u32 = 20;
@@ -31,18 +31,18 @@ const LIMIT: u32 = 20;
 /// True once the load must end.
 type Over = Arc<AtomicBool>;
 
-/// The results of workers that work until the other future has ended.
+/// Runs this number of workers until `until` has ended. Returns their results.
 async fn working<F>(
     count: u64,
     mut work: impl FnMut(u64, Over) -> F,
-    meanwhile: impl Future<Output = ()>,
+    until: impl Future<Output = ()>,
 ) -> Vec<F::Output>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     let over = Over::default();
     let workers: JoinSet<_> = (0..count).map(|at| work(at, Arc::clone(&over))).collect();
-    meanwhile.await;
+    until.await;
     over.store(true, SeqCst);
     workers.join_all().await
 }
@@ -69,10 +69,10 @@ async fn work(store: Store, worker: u64, over: Over) -> HashMap<String, Permit> 
     held
 }
 
-/// The permits that workers still hold at the end. They work until the other future has ended.
-async fn worked(store: &Store, meanwhile: impl Future<Output = ()>) -> HashMap<String, Permit> {
+/// Runs six workers until `until` has ended. Returns the permits that they hold at the end, by their labels.
+async fn worked(store: &Store, until: impl Future<Output = ()>) -> HashMap<String, Permit> {
     let work = |at, over| work(Arc::clone(store), at, over);
-    let held = working(6, work, meanwhile).await;
+    let held = working(6, work, until).await;
     held.into_iter().flatten().collect()
 }
 
@@ -81,7 +81,7 @@ async fn rests(store: &Store, units: u32) -> Usage {
     shown(store, "a", "it is done", |usage| usage.units == units).await
 }
 
-async fn usage_under_load_is_what_holders_wrote_down(store: Store) {
+async fn usage_under_load_agrees_with_the_permits_of_holders(store: Store) {
     let held = worked(&store, async {
         for _ in 0..100 {
             let usage = usage(&store, "a").await;
@@ -100,19 +100,19 @@ async fn usage_under_load_is_what_holders_wrote_down(store: Store) {
     assert_eq!(keys(&store, &Policy::DEFAULT).await.len(), 1);
 }
 
-async fn permits_that_are_revoked_under_load_are_lost_and_no_others_are(store: Store) {
+async fn under_load_exactly_the_revoked_permits_are_lost(store: Store) {
     let (mut revoked, mut rng) = (Vec::new(), Rng::new(23));
-    let slot = &mut revoked;
+    let labels = &mut revoked;
     let held = worked(&store, async {
         for _ in 0..100 {
             let usage = usage(&store, "a").await;
             let one = usage.held.get(rng.below(usage.held.len().max(1)));
-            // If a permit was just released, units that were added to it have no label.
+            // After a permit's release, units that were added to it may still be shown for a moment, without a label.
             if let Some(info) = one
                 && let Some(label) = info.label.clone()
                 && revoke(&store, "a", &info.id).await
             {
-                slot.push(label);
+                labels.push(label);
             }
             sleep(Duration::from_millis(3)).await;
         }
@@ -124,7 +124,7 @@ async fn permits_that_are_revoked_under_load_are_lost_and_no_others_are(store: S
     rests(&store, kept.map(|(_, permit)| permit.weight()).sum()).await;
     for (label, permit) in &held {
         if is_revoked(label) {
-            is_told(permit).await;
+            is_notified(permit).await;
         }
         assert_eq!(permit.is_lost(), is_revoked(label), "{label}");
     }
@@ -132,7 +132,7 @@ async fn permits_that_are_revoked_under_load_are_lost_and_no_others_are(store: S
 
 /// Claims wait, are granted, are revoked and are dropped, at random moments.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_is_revoked_between_the_queue_and_the_permit_is_freed_once() {
+async fn units_that_are_revoked_between_the_queue_and_the_permit_are_freed_once() {
     const LIMIT: u32 = 2;
     let store = listed();
     let wait = |_, over: Over| {
@@ -156,8 +156,7 @@ async fn whatever_is_revoked_between_the_queue_and_the_permit_is_freed_once() {
         while revoked < 500 {
             let usage = usage(&store, "a").await;
             assert!(usage.units <= LIMIT, "{usage:?}");
-            let both = ids(&usage.held).into_iter().chain(ids(&usage.waiting));
-            let both: Vec<_> = both.collect();
+            let both = [ids(&usage.held), ids(&usage.waiting)].concat();
             assert_eq!(distinct(&both), both.len(), "{usage:?}");
             if let Some(id) = both.get(revoked % 10 % both.len().max(1)) {
                 revoked += usize::from(revoke(&store, "a", id).await);
@@ -175,8 +174,8 @@ async fn whatever_is_revoked_between_the_queue_and_the_permit_is_freed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn units_that_go_from_one_permit_to_another_are_shown_once() {
-    // Many permits between the two make each look at the key slow.
+async fn units_that_move_from_one_permit_to_another_are_shown_once() {
+    // Many permits between the two in the list make a usage slow, so that units move while it is taken.
     const BETWEEN: u32 = 200;
     const HEAVY: u32 = 100;
     const LIMIT: u32 = BETWEEN + HEAVY + 1;

@@ -1,4 +1,4 @@
-//! The holders of permits, and how an operator revokes a permit: the same facts for every store.
+//! How operators see the holders of permits and revoke permits. Each fact (a test) runs with every store.
 
 mod counted;
 mod forged;
@@ -56,10 +56,10 @@ async fn shown(store: &Store, key: &str, what: &str, is_so: impl Fn(&Usage) -> b
         is_so
     })
     .await;
-    last.expect("it was asked")
+    last.expect("it was shown")
 }
 
-/// The first permit of the usage.
+/// The first permit that the usage of `a` shows.
 async fn first(store: &Store) -> PermitInfo {
     usage(store, "a").await.held.remove(0)
 }
@@ -80,16 +80,16 @@ async fn queued(store: &Store, claim: Claim, before: usize) -> (Waiter, PermitIn
 /// The answer to a claim that waits.
 async fn answer(waiter: Waiter) -> Result<Permit, AcquireError> {
     let answer = timeout(BOUND, waiter).await;
-    answer.expect("it is told").expect("no panic")
+    answer.expect("it is answered").expect("no panic")
 }
 
 fn assert_revoked(answer: &Result<Permit, AcquireError>) {
     assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
 }
 
-async fn is_told(permit: &Permit) {
+async fn is_notified(permit: &Permit) {
     let lost = timeout(BOUND, permit.lost()).await;
-    lost.expect("it is told of its loss");
+    lost.expect("the holder is notified");
 }
 
 async fn keys(store: &Store, policy: &Policy) -> Vec<StoredKey> {

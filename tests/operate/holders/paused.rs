@@ -11,7 +11,7 @@ use tower_semaphore::{
 };
 
 facts_of_operators! {
-    a_paused_key_that_nobody_uses_is_listed_with_its_pause
+    an_unused_key_is_listed_while_it_is_paused
     a_pause_is_neither_a_waiter_nor_a_permit
     the_pause_of_a_long_key_is_counted_by_its_hash
     a_pause_that_has_ended_is_not_shown
@@ -35,7 +35,7 @@ async fn counts(store: &Store, key: StoredKey) -> KeyCounts {
     counts.expect("the store answers").remove(0)
 }
 
-async fn a_paused_key_that_nobody_uses_is_listed_with_its_pause(store: Store) {
+async fn an_unused_key_is_listed_while_it_is_paused(store: Store) {
     let begun = SystemTime::now();
     let note = "ann: 429.5 <&!\u{1f600}";
     pause(&store, "a", HOUR, note).await;

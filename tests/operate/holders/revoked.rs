@@ -1,8 +1,8 @@
 //! Revocations of permits, of waiting claims, and of claims between the queue and their permit.
 
 use super::{
-    BOUND, Store, answer, assert_revoked, claim, facts_of_operators, first, granted, ids, is_told,
-    queued, revoke, shown, usage, waiting,
+    BOUND, Store, answer, assert_revoked, claim, facts_of_operators, first, granted, ids,
+    is_notified, queued, revoke, shown, usage, waiting,
 };
 use futures_util::{FutureExt, future::join_all};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ facts_of_operators! {
     a_revoked_permit_goes_to_the_next_in_the_queue
     a_permit_is_revoked_once
     a_revocation_that_is_never_polled_revokes_nothing
-    a_revoked_permit_cannot_change_its_weight_and_was_not_held
+    a_revoked_permit_cannot_change_its_weight_and_its_release_returns_false
     all_units_of_a_permit_that_grew_and_shrank_are_free
     a_claim_that_waits_is_revoked
     a_revoked_claim_that_is_dropped_releases_nothing
-    a_revoked_head_lets_the_next_in
-    a_permit_that_waited_is_revoked_by_the_id_of_its_wait
+    the_waiter_behind_a_revoked_head_is_granted
+    a_permit_that_waited_is_revoked_by_the_id_that_it_had_in_the_queue
     one_limit_of_several_is_revoked_and_the_whole_permit_is_lost
     a_claim_that_waits_for_its_second_limit_is_revoked_at_its_first
     a_claim_that_is_granted_while_its_task_does_not_run_is_shown_and_revoked
@@ -32,12 +32,12 @@ async fn a_revoked_permit_is_lost_and_its_units_are_free(store: Store) {
     let heavy = claim("a", 5).with_weight(5);
     let permit = granted(&store, &heavy).await;
     let clone = permit.clone();
-    let lost = tokio::spawn(async move { is_told(&clone).await });
+    let lost = tokio::spawn(async move { is_notified(&clone).await });
     assert!(revoke(&store, "a", &first(&store).await.id).await);
     let free = usage(&store, "a").await;
     assert_eq!((free.units, free.held.len()), (0, 0));
     let second = granted(&store, &heavy).await;
-    lost.await.expect("it is told");
+    lost.await.expect("it is notified");
     assert!(permit.is_lost() && !second.is_lost());
     drop(permit);
     assert!(second.release().await, "its drop touches no other");
@@ -63,7 +63,7 @@ async fn a_permit_is_revoked_once(store: Store) {
     let answers = join_all((0..10).map(|_| store.revoke(policy, &key, &id))).await;
     let revoked = answers.iter().filter(|answer| matches!(answer, Ok(true)));
     assert_eq!(revoked.count(), 1);
-    is_told(&permit).await;
+    is_notified(&permit).await;
     assert!(!revoke(&store, "a", &id).await);
 }
 
@@ -75,12 +75,15 @@ async fn a_revocation_that_is_never_polled_revokes_nothing(store: Store) {
     assert!(permit.release().await, "it was still held");
 }
 
-async fn a_revoked_permit_cannot_change_its_weight_and_was_not_held(store: Store) {
+async fn a_revoked_permit_cannot_change_its_weight_and_its_release_returns_false(store: Store) {
     let permit = granted(&store, &claim("a", 5).with_weight(2)).await;
     assert!(revoke(&store, "a", &first(&store).await.id).await);
-    is_told(&permit).await;
-    // A store that was notified by a refresh learns soon afterwards that the loss is permanent.
-    eventually("it is for ever", BOUND, async || permit.weight() == 0).await;
+    is_notified(&permit).await;
+    // A store that finds a loss by a refresh learns a moment later that it is permanent.
+    eventually("the loss is permanent", BOUND, async || {
+        permit.weight() == 0
+    })
+    .await;
     for weight in [1, 2, 3] {
         assert!(permit.resize(weight).await.is_err(), "{weight}");
     }
@@ -97,7 +100,7 @@ async fn all_units_of_a_permit_that_grew_and_shrank_are_free(store: Store) {
         }
         let id = first(&store).await.id;
         assert!(revoke(&store, "a", &id).await, "{weights:?}");
-        is_told(&permit).await;
+        is_notified(&permit).await;
         // The owner gives up the added units.
         eventually("all is free", BOUND, async || {
             usage(&store, "a").await.units == 0
@@ -135,7 +138,7 @@ async fn a_revoked_claim_that_is_dropped_releases_nothing(store: Store) {
     assert!(store.acquire(claim("a", 2)).await.is_err());
 }
 
-async fn a_revoked_head_lets_the_next_in(store: Store) {
+async fn the_waiter_behind_a_revoked_head_is_granted(store: Store) {
     let _permit = granted(&store, &claim("a", 2)).await;
     let (heavy, info) = queued(&store, waiting("a", 2).with_weight(2), 0).await;
     let (light, _) = queued(&store, waiting("a", 2), 1).await;
@@ -144,7 +147,7 @@ async fn a_revoked_head_lets_the_next_in(store: Store) {
     assert!(answer(light).await.is_ok());
 }
 
-async fn a_permit_that_waited_is_revoked_by_the_id_of_its_wait(store: Store) {
+async fn a_permit_that_waited_is_revoked_by_the_id_that_it_had_in_the_queue(store: Store) {
     let permit = granted(&store, &claim("a", 1)).await;
     let (waiter, info) = queued(&store, waiting("a", 1), 0).await;
     drop(permit);
@@ -152,7 +155,7 @@ async fn a_permit_that_waited_is_revoked_by_the_id_of_its_wait(store: Store) {
     let is_it = |usage: &super::Usage| ids(&usage.held) == [&*info.id];
     shown(&store, "a", "it holds", is_it).await;
     assert!(revoke(&store, "a", &info.id).await);
-    is_told(&next).await;
+    is_notified(&next).await;
 }
 
 async fn one_limit_of_several_is_revoked_and_the_whole_permit_is_lost(store: Store) {
@@ -160,9 +163,9 @@ async fn one_limit_of_several_is_revoked_and_the_whole_permit_is_lost(store: Sto
     let both = [claim("a", 1), fleet.clone()];
     let permit = store.acquire_all(both.into()).await.expect("there is room");
     assert!(revoke(&store, "a", &first(&store).await.id).await);
-    is_told(&permit).await;
-    // At the latest, the holder frees the wider limit.
+    is_notified(&permit).await;
     assert_eq!(usage(&store, "a").await.units, 0);
+    // The drop frees the wider limit at the latest.
     drop(permit);
     let fleet = timeout(BOUND, store.acquire(fleet.with_wait(BOUND))).await;
     assert!(fleet.expect("an answer").is_ok());
@@ -197,8 +200,8 @@ async fn stalled(store: &Store) -> (Acquire, String) {
     }
 }
 
-/// The same claim, granted in the meantime.
-async fn granted_to_none(store: &Store) -> (Acquire, String) {
+/// A stalled claim that the store has granted since, which its task does not know yet, and its id.
+async fn stalled_and_granted(store: &Store) -> (Acquire, String) {
     let permit = granted(store, &claim("a", 2).with_weight(2)).await;
     let (stalled, id) = stalled(store).await;
     drop(permit);
@@ -207,7 +210,7 @@ async fn granted_to_none(store: &Store) -> (Acquire, String) {
 }
 
 async fn a_claim_that_is_granted_while_its_task_does_not_run_is_shown_and_revoked(store: Store) {
-    let (stalled, id) = granted_to_none(&store).await;
+    let (stalled, id) = stalled_and_granted(&store).await;
     let usage = usage(&store, "a").await;
     assert_eq!((usage.units, usage.held[0].weight), (2, 2));
     assert_eq!(usage.held[0].label.as_deref(), Some("stalled"));
@@ -215,9 +218,9 @@ async fn a_claim_that_is_granted_while_its_task_does_not_run_is_shown_and_revoke
     assert!(revoke(&store, "a", &id).await);
     assert!(!revoke(&store, "a", &id).await);
     let next = granted(&store, &claim("a", 2).with_weight(2)).await;
-    match timeout(BOUND, stalled).await.expect("it is told") {
+    match timeout(BOUND, stalled).await.expect("it is notified") {
         // The grant's message arrived before the revocation's.
-        Ok(permit) => is_told(&permit).await,
+        Ok(permit) => is_notified(&permit).await,
         Err(error) => assert!(matches!(error, AcquireError::Revoked), "{error:?}"),
     }
     assert!(!next.is_lost());
@@ -227,12 +230,12 @@ async fn a_claim_that_is_granted_while_its_task_does_not_run_is_shown_and_revoke
 async fn a_claim_that_is_granted_while_its_task_does_not_run_may_be_dropped(store: Store) {
     let nothing = |usage: &super::Usage| usage.units == 0 && usage.held.is_empty();
     for is_revoked in [false, true] {
-        let (stalled, id) = granted_to_none(&store).await;
+        let (stalled, id) = stalled_and_granted(&store).await;
         assert!(!is_revoked || revoke(&store, "a", &id).await);
         drop(stalled);
         shown(&store, "a", "nothing is held", nothing).await;
         assert!(!revoke(&store, "a", &id).await);
-        // Not more units than the limit are free.
+        // No more units than the limit are free.
         let all = granted(&store, &claim("a", 2).with_weight(2)).await;
         assert!(store.acquire(claim("a", 2)).await.is_err());
         drop(all);
@@ -251,6 +254,6 @@ async fn a_lock_is_listed_and_revoked_under_the_policy_that_its_docs_name(store:
     let usage = store.usage(&policy, &key).await.expect("an answer");
     let revoked = store.revoke(&policy, &key, &usage.held[0].id).await;
     assert!(revoked.expect("an answer"));
-    timeout(BOUND, guard.lost()).await.expect("it is told");
+    timeout(BOUND, guard.lost()).await.expect("it is notified");
     assert!(lock.try_acquire().await.is_ok(), "the lock is free");
 }

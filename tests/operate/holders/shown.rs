@@ -16,29 +16,29 @@ use tower_semaphore::{
 };
 
 facts_of_operators! {
-    nothing_is_shown_of_a_key_that_nobody_uses
-    a_permit_is_shown_with_all_that_is_known_of_it
-    the_limit_is_that_of_the_last_claim
-    permits_of_one_moment_are_shown_in_one_order
+    nothing_is_shown_of_an_unused_key
+    a_permit_is_shown_with_its_weight_label_process_and_times
+    usage_shows_the_limit_of_the_last_claim
+    permits_of_one_moment_are_always_shown_in_the_same_order
     waiters_are_shown_in_the_order_of_the_queue
-    waiters_of_flows_are_shown_with_these_in_the_order_in_which_they_are_served
+    waiters_are_shown_with_their_flows_in_the_order_in_which_they_are_served
     a_waiter_keeps_its_id_when_it_is_granted
     a_permit_that_changes_its_weight_is_one_holder
     a_released_permit_is_not_shown
     labels_of_any_text_are_shown_as_they_are
     a_permit_of_several_limits_is_shown_at_each
     keys_of_any_bytes_are_listed_once
-    asking_changes_nothing
+    reading_usage_changes_nothing
 }
 
-async fn nothing_is_shown_of_a_key_that_nobody_uses(store: Store) {
+async fn nothing_is_shown_of_an_unused_key(store: Store) {
     let usage = usage(&store, "a").await;
     assert_eq!((usage.limit, usage.units), (None, 0));
     assert!(usage.held.is_empty() && usage.waiting.is_empty());
     assert_eq!(keys(&store, &Policy::DEFAULT).await, []);
 }
 
-async fn a_permit_is_shown_with_all_that_is_known_of_it(store: Store) {
+async fn a_permit_is_shown_with_its_weight_label_process_and_times(store: Store) {
     let heavy = claim("a", 5).with_weight(3).with_label("GET /export");
     let begun = SystemTime::now();
     let _permits = [
@@ -70,7 +70,7 @@ async fn a_permit_is_shown_with_all_that_is_known_of_it(store: Store) {
     assert!(export.ends.is_none_or(|ends| ends > usage.now));
 }
 
-async fn the_limit_is_that_of_the_last_claim(store: Store) {
+async fn usage_shows_the_limit_of_the_last_claim(store: Store) {
     let _first = granted(&store, &claim("a", 5)).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
     let second = granted(&store, &claim("a", 9)).await;
@@ -82,7 +82,7 @@ async fn the_limit_is_that_of_the_last_claim(store: Store) {
     .await;
 }
 
-async fn permits_of_one_moment_are_shown_in_one_order(store: Store) {
+async fn permits_of_one_moment_are_always_shown_in_the_same_order(store: Store) {
     let claims = (0..30).map(|_| store.acquire(claim("a", 30)));
     let permits = join_all(claims).await;
     assert!(permits.iter().all(Result::is_ok));
@@ -118,7 +118,7 @@ async fn waiters_are_shown_in_the_order_of_the_queue(store: Store) {
     drop(next);
 }
 
-async fn waiters_of_flows_are_shown_with_these_in_the_order_in_which_they_are_served(store: Store) {
+async fn waiters_are_shown_with_their_flows_in_the_order_in_which_they_are_served(store: Store) {
     let permit = granted(&store, &waiting("a", 1).with_flow("ann")).await;
     let mut waiters = Vec::new();
     let long = "x".repeat(100);
@@ -258,7 +258,7 @@ async fn keys_of_any_bytes_are_listed_once(store: Store) {
     drop(other);
 }
 
-async fn asking_changes_nothing(store: Store) {
+async fn reading_usage_changes_nothing(store: Store) {
     let _held = granted(&store, &claim("a", 1)).await;
     let (waiter, _) = queued(&store, waiting("a", 1), 0).await;
     let before = usage(&store, "a").await;

@@ -48,7 +48,7 @@ async fn processes(url: &str, count: usize) -> Vec<Store> {
     stores
 }
 
-/// An operator's process sets a limit of the key `a`.
+/// Sets or removes the operators' limit of the key `a`.
 async fn set(operator: &impl Operate, limit: Option<u32>) {
     let (policy, key) = (Policy::DEFAULT, "a".into());
     let set = operator.set_limit(&policy, Some(&key), limit, "").await;
@@ -63,8 +63,9 @@ fn claim() -> Claim {
 struct Load {
     stores: Vec<Store>,
     in_flight: InFlight,
-    /// The highest limit of a granted permit since the last reset. `goes_on` is true until the load must end.
+    /// The highest limit of a granted permit since the last reset.
     highest: Arc<AtomicU32>,
+    /// True until the load must end.
     goes_on: Arc<AtomicBool>,
     callers: JoinSet<()>,
 }
@@ -83,7 +84,8 @@ impl Load {
                 load.callers.spawn(Self::call(
                     Arc::clone(store),
                     load.in_flight.clone(),
-                    (Arc::clone(&load.highest), Arc::clone(&load.goes_on)),
+                    Arc::clone(&load.highest),
+                    Arc::clone(&load.goes_on),
                 ));
             }
         }
@@ -93,7 +95,8 @@ impl Load {
     async fn call(
         store: Store,
         in_flight: InFlight,
-        (highest, goes_on): (Arc<AtomicU32>, Arc<AtomicBool>),
+        highest: Arc<AtomicU32>,
+        goes_on: Arc<AtomicBool>,
     ) {
         while goes_on.load(SeqCst) {
             let permit = store.acquire(claim().with_wait(BOUND)).await;
@@ -105,15 +108,15 @@ impl Load {
         }
     }
 
-    /// An operator sets a limit. All processes know it in time, and from then on no process grants above it. Until then
-    /// not more permits are in flight than the higher of the two limits allows.
+    /// Changes the limit, and checks that all processes know it in time and then grant no more than it allows. Before,
+    /// they grant no more than the higher of both limits.
     async fn changes(&mut self, operator: &Store, (from, to): (u32, Option<u32>)) {
         let begun = Instant::now();
         set(operator, to).await;
         for store in &self.stores {
             in_force(store, "a", to).await;
         }
-        // A process asks three times per lease, and a busy machine takes its time.
+        // A process reads the limits three times per lease. The rest is slack for a busy machine.
         let took = begun.elapsed();
         assert!(took < LEASE / 3 + Duration::from_secs(5), "{took:?}");
         let limit = to.unwrap_or(10);
@@ -125,14 +128,15 @@ impl Load {
         self.some_are_served().await;
         assert_eq!(self.highest.load(SeqCst), limit);
         assert!(self.in_flight.most() <= limit as usize);
-        // Without the limit, the callers of each process would hold eight.
+        // The callers can use up each limit, because they can hold forty.
         eventually("the limit is used up", BOUND, async || {
             self.in_flight.most() == limit as usize
         })
         .await;
     }
 
-    /// Waits until all earlier grants are over, including a grant that was sent at the last moment.
+    /// Waits until no permit of an earlier limit is granted any more. One may have been under way when the limit
+    /// changed.
     async fn settle(&self, limit: u32) {
         eventually("no more are held", BOUND, async || {
             self.some_are_served().await;
@@ -171,9 +175,10 @@ async fn five_processes_under_load_follow_a_limit_down_and_up_and_back() {
     load.end().await;
 }
 
-/// A limit that is set while the answer about another one is on its way does not wait for the next refresh.
+/// A limit may be set while the store reads the limits because of another one. It is read soon too, not only by the
+/// next refresh.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_sets_many_limits_at_once_knows_all_of_them_long_before_it_refreshes() {
+async fn many_limits_that_a_process_sets_at_once_are_in_force_long_before_a_refresh() {
     let server = RedisServer::start();
     let builder = RedisSemaphore::builder().lease(REFRESH * 3);
     let builder = builder.timeout(BOUND);
@@ -194,13 +199,13 @@ async fn a_process_that_sets_many_limits_at_once_knows_all_of_them_long_before_i
             }
         };
         let known = timeout(REFRESH / 2, all).await;
-        known.expect("it knows them before it refreshes");
+        known.expect("all are in force before a refresh");
     }
 }
 
 /// An application may start after the process that set the limit was killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_comes_later_follows_before_its_first_grant() {
+async fn a_process_that_starts_later_follows_a_limit_from_its_first_grant() {
     let server = RedisServer::start();
     let operator = processes(&server.url(), 1).await.remove(0);
     set(&operator, Some(1)).await;
@@ -240,7 +245,7 @@ async fn limits_outlive_a_server_that_keeps_its_data_and_every_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_that_a_server_has_lost_are_in_force_no_more() {
+async fn limits_that_a_server_has_lost_are_no_longer_in_force() {
     let server = RedisServer::start();
     let stores = processes(&server.url(), 2).await;
     set(&stores[0], Some(1)).await;
@@ -256,9 +261,9 @@ async fn limits_that_a_server_has_lost_are_in_force_no_more() {
     in_force(&stores[1], "a", Some(7)).await;
 }
 
-/// Someone may have edited the server's data by hand.
+/// An operator may have edited the server's data by hand.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_that_is_none_is_mended_by_the_next_limit() {
+async fn a_version_that_is_no_number_is_replaced_by_the_next_limit() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["HSET", LIMITS, "*version", "none"]).await;
@@ -267,7 +272,7 @@ async fn a_version_that_is_none_is_mended_by_the_next_limit() {
     in_force(&store, "a", Some(2)).await;
 }
 
-/// The process's share follows from the limit that it knew. It is the only process.
+/// The process is the only one, so its share is the whole limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_cannot_reach_its_server_keeps_the_limits_that_it_knew() {
     let rig = Rig::new(builder().when_unavailable(WhenUnavailable::Share)).await;
@@ -283,7 +288,7 @@ async fn a_process_that_cannot_reach_its_server_keeps_the_limits_that_it_knew() 
     .await;
     held.retain(Permit::is_degraded);
     held.extend(store.acquire(claim()).await);
-    assert_eq!(held.len(), 2, "of ten");
+    assert_eq!(held.len(), 2, "not the ten of the claim");
     assert!(held.iter().all(|permit| permit.limit() == 2));
     let refused = store.acquire(claim()).await;
     assert!(
@@ -301,7 +306,7 @@ async fn a_process_that_cannot_reach_its_server_keeps_the_limits_that_it_knew() 
 
 /// The limits are one key on one node, and the semaphores are on all nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_cluster_limits_are_in_force_at_every_node_also_while_theirs_is_away() {
+async fn limits_are_in_force_at_every_node_of_a_cluster_even_while_their_own_node_is_down() {
     let mut cluster = Cluster::of_primaries(3).await;
     let connect = async || builder().connect_cluster(cluster.urls()).await;
     let store: Store = Arc::new(connect().await.expect("it connects"));
@@ -312,11 +317,12 @@ async fn on_a_cluster_limits_are_in_force_at_every_node_also_while_theirs_is_awa
         let permit = other.acquire(Claim::new(key).with_limit(5)).await;
         assert_eq!(permit.expect("there is room").limit(), 1);
     }
-    let away = cluster.slot(LIMITS).await;
-    let away = cluster.first_owner(away);
-    let mut lives = (0..).map(|key| format!("k{key}"));
-    let lives = loop {
-        let key = lives.next().expect("there are many");
+    let slot = cluster.slot(LIMITS).await;
+    let away = cluster.first_owner(slot);
+    // A key of a node that stays.
+    let mut keys = (0..).map(|key| format!("k{key}"));
+    let key = loop {
+        let key = keys.next().expect("there are many");
         let slot = cluster
             .slot(&format!("semaphore:2:{{concurrency:{key}}}:held"))
             .await;
@@ -327,39 +333,39 @@ async fn on_a_cluster_limits_are_in_force_at_every_node_also_while_theirs_is_awa
     let operator = builder().operator(true).connect_cluster(cluster.urls());
     let operator = operator.await.expect("it connects");
     cluster.node_mut(away).kill();
-    let claim = Claim::new(lives.as_str()).with_limit(5);
+    let claim = Claim::new(key.as_str()).with_limit(5);
     let held = other.acquire(claim.clone()).await.expect("there is room");
     assert_eq!(held.limit(), 1);
     is_full(&other, claim, 1).await;
     eventually("its own node answers", BOUND, async || {
-        let usage = operator.usage(&Policy::DEFAULT, &lives.as_str().into());
+        let usage = operator.usage(&Policy::DEFAULT, &key.as_str().into());
         usage.await.is_ok_and(|usage| usage.units == 1)
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_process_sends_no_more_for_limits_that_do_not_change() {
+async fn limits_that_do_not_change_cost_an_idle_process_no_call() {
     let server = RedisServer::start();
     let store = processes(&server.url(), 1).await.remove(0);
     set(&store, Some(3)).await;
     in_force(&store, "a", Some(3)).await;
     let mut raw = Raw::connect(server.port()).await;
     raw.reset_stats().await;
-    eventually("it says that it lives", BOUND, async || {
+    eventually("it has announced itself four times", BOUND, async || {
         let stats = raw.commandstats().await;
         stats.get("zcard").is_some_and(|count| *count >= 4)
     })
     .await;
     let stats = raw.commandstats().await;
     let sent = ["eval", "evalsha"].map(|name| stats.get(name).copied().unwrap_or_default());
-    // One call names the process, shows that it lives, and asks for the highest time and for the limits.
+    // One call announces the process and also checks the version of the limits.
     assert_eq!(sent[0] + sent[1], 4 * stats["zcard"], "{stats:?}");
     assert!(!stats.contains_key("hgetall"), "{stats:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn there_are_five_thousand_limits_at_most_and_a_process_reads_them_at_once() {
+async fn a_server_has_at_most_five_thousand_limits_and_a_process_reads_them_at_once() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let mut fields = vec!["HSET".to_owned(), LIMITS.to_owned()];
@@ -382,17 +388,17 @@ async fn there_are_five_thousand_limits_at_most_and_a_process_reads_them_at_once
         .set_limit(&policy, Some(&"k1".into()), Some(1), "")
         .await;
     known.expect("it is there already");
-    let away = store.set_limit(&policy, Some(&"k2".into()), None, "").await;
-    away.expect("it is taken away");
+    let removed = store.set_limit(&policy, Some(&"k2".into()), None, "").await;
+    removed.expect("it is removed");
     let more = store
         .set_limit(&policy, Some(&"more".into()), Some(1), "")
         .await;
     more.expect("there is room for it");
 }
 
-/// No one may raise it, because a lock that two processes may hold is no lock.
+/// An operator cannot raise the limit of a lock, because two processes could then hold it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_has_its_own_limit_whatever_the_server_has() {
+async fn a_lock_has_a_limit_of_one_whatever_limits_the_server_stores() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let fields = [

@@ -1,4 +1,4 @@
-//! Limits that operators set: the same facts for every store.
+//! Limits that operators set. Each fact (a test) runs with every store.
 
 #[cfg(feature = "redis")]
 mod in_redis;
@@ -18,19 +18,19 @@ use tower_semaphore::{
 
 facts_of_operators! {
     a_limit_that_was_set_decides_the_next_claim_of_its_own_process
-    the_limit_of_a_key_comes_before_that_of_its_policy_and_that_before_the_claims
+    the_limit_of_a_key_overrides_that_of_its_policy_which_overrides_the_claims
     a_lower_limit_ends_no_permit_and_grants_nothing_until_there_is_room
-    a_higher_limit_lets_in_who_waits_in_the_order_of_the_queue
-    a_limit_of_0_closes_a_key_and_tells_who_waits
+    a_higher_limit_grants_waiters_in_the_order_of_the_queue
+    a_limit_of_0_closes_a_key_and_refuses_its_waiters
     a_claim_that_is_heavier_than_the_limit_is_refused_as_full_and_does_not_wait
-    who_waits_waits_under_the_claims_limit_again_once_the_operators_is_taken_away
+    a_waiters_own_limit_counts_again_once_the_operators_limit_is_removed
     a_limit_that_is_never_polled_sets_nothing
-    limits_are_listed_with_what_was_said
-    a_lock_has_no_limit_but_its_own
+    limits_are_listed_with_their_notes
+    no_limit_can_be_set_for_a_lock
     a_permit_grows_under_the_limit_in_force
-    each_of_several_limits_is_the_one_in_force
+    each_level_of_a_permit_has_the_limit_in_force
     a_claim_that_waits_at_its_second_limit_keeps_its_unit_of_the_first
-    whatever_is_set_meanwhile_every_claim_is_answered_and_nothing_is_left
+    while_limits_change_every_claim_is_answered_and_nothing_is_left
 }
 
 /// Generous, for busy machines. No fact here measures time.
@@ -53,7 +53,7 @@ async fn set(store: &Store, key: Option<&str>, limit: Option<u32>) {
     set.await.expect("the store answers");
 }
 
-/// Returns once a limit of the key is in force in the process of this store.
+/// Returns once this limit of the key is in force in the process of this store; for `None`, once none is.
 async fn in_force(store: &Store, key: &str, limit: Option<u32>) {
     let key = Key::from(key);
     eventually("the limit is in force", BOUND, async || {
@@ -108,7 +108,7 @@ async fn waiting(store: &Store) -> usize {
 
 async fn answer(waiter: Waiter) -> Result<Permit, AcquireError> {
     let answer = timeout(BOUND, waiter).await;
-    answer.expect("it is told").expect("no panic")
+    answer.expect("it is answered").expect("no panic")
 }
 
 async fn a_limit_that_was_set_decides_the_next_claim_of_its_own_process(store: Store) {
@@ -124,9 +124,7 @@ async fn a_limit_that_was_set_decides_the_next_claim_of_its_own_process(store: S
     assert_eq!(granted(&store, claim(20)).await.limit(), 20);
 }
 
-async fn the_limit_of_a_key_comes_before_that_of_its_policy_and_that_before_the_claims(
-    store: Store,
-) {
+async fn the_limit_of_a_key_overrides_that_of_its_policy_which_overrides_the_claims(store: Store) {
     assert_eq!(granted(&store, claim(5)).await.limit(), 5);
     set(&store, None, Some(2)).await;
     in_force(&store, "a", Some(2)).await;
@@ -166,7 +164,7 @@ async fn a_lower_limit_ends_no_permit_and_grants_nothing_until_there_is_room(sto
     assert_eq!(answer(waiter).await.expect("there is room").limit(), 1);
 }
 
-async fn a_higher_limit_lets_in_who_waits_in_the_order_of_the_queue(store: Store) {
+async fn a_higher_limit_grants_waiters_in_the_order_of_the_queue(store: Store) {
     let held = granted(&store, claim(1)).await;
     let mut waiters = Vec::new();
     for before in 0..4 {
@@ -185,7 +183,7 @@ async fn a_higher_limit_lets_in_who_waits_in_the_order_of_the_queue(store: Store
     drop(answer(waiters.remove(0)).await.expect("there is room"));
 }
 
-async fn a_limit_of_0_closes_a_key_and_tells_who_waits(store: Store) {
+async fn a_limit_of_0_closes_a_key_and_refuses_its_waiters(store: Store) {
     let held = granted(&store, claim(1)).await;
     let waiters = [
         waits(&store, claim(1), 0).await,
@@ -228,9 +226,7 @@ async fn a_claim_that_is_heavier_than_the_limit_is_refused_as_full_and_does_not_
     ));
 }
 
-async fn who_waits_waits_under_the_claims_limit_again_once_the_operators_is_taken_away(
-    store: Store,
-) {
+async fn a_waiters_own_limit_counts_again_once_the_operators_limit_is_removed(store: Store) {
     limited(&store, Some(1)).await;
     let _held = granted(&store, claim(2)).await;
     let waiter = waits(&store, claim(2), 0).await;
@@ -252,7 +248,7 @@ async fn limits(store: &Store) -> Vec<LimitInfo> {
         .await
 }
 
-async fn limits_are_listed_with_what_was_said(store: Store) {
+async fn limits_are_listed_with_their_notes(store: Store) {
     let hostile = "}*version :\n\u{1b}[2J\0\u{fc}";
     let long = "n".repeat(1_000);
     let policy = Policy::from("a:b {c}");
@@ -295,7 +291,7 @@ async fn limits_are_listed_with_what_was_said(store: Store) {
     assert_eq!(limits(&store).await, []);
 }
 
-async fn a_lock_has_no_limit_but_its_own(store: Store) {
+async fn no_limit_can_be_set_for_a_lock(store: Store) {
     let (policy, key) = (Policy::from("lock"), Key::from("a"));
     for key in [None, Some(&key)] {
         assert!(store.set_limit(&policy, key, Some(2), "").await.is_err());
@@ -336,17 +332,20 @@ async fn a_permit_grows_under_the_limit_in_force(store: Store) {
         matches!(refused, Err(AcquireError::Full { limit: 9, .. })),
         "{refused:?}"
     );
-    // It gives units back one by one, and stays above the limit until it has given back enough.
+    // A permit above the limit may shrink, even if it stays above the limit.
     limited(&store, Some(0)).await;
     permit.resize(7).await.expect("it shrinks");
     assert!(permit.resize(8).await.is_err(), "that is above the limit");
     limited(&store, None).await;
     permit.resize(4).await.expect("it shrinks");
-    assert!(permit.resize(6).await.is_err(), "that is above its claim's");
+    assert!(
+        permit.resize(6).await.is_err(),
+        "that is above its claim's limit"
+    );
     assert_eq!(permit.weight(), 4);
 }
 
-async fn each_of_several_limits_is_the_one_in_force(store: Store) {
+async fn each_level_of_a_permit_has_the_limit_in_force(store: Store) {
     let wide = Claim::new("all").with_policy("fleet").with_limit(9);
     let policy = Policy::from("fleet");
     let set = store.set_limit(&policy, None, Some(1), "");
@@ -389,7 +388,7 @@ async fn a_claim_that_waits_at_its_second_limit_keeps_its_unit_of_the_first(stor
 
 /// Claims of several weights, flows and head starts, some of them under two limits. Each caller makes a
 /// fixed number of claims.
-async fn whatever_is_set_meanwhile_every_claim_is_answered_and_nothing_is_left(store: Store) {
+async fn while_limits_change_every_claim_is_answered_and_nothing_is_left(store: Store) {
     let callers = (0..40).map(|caller| {
         let store = store.clone();
         async move {

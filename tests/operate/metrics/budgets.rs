@@ -1,4 +1,4 @@
-//! Units of budgets are counted by their use.
+//! The metrics of budgets count each unit by its use: reserved, spent, freed or lost.
 //!
 //! Promises: P25, P26.
 

@@ -68,7 +68,7 @@ fn request(account: &str) -> Request<String> {
 }
 
 #[tokio::test]
-async fn requests_count_by_what_becomes_of_them() {
+async fn requests_count_by_outcome() {
     install();
     let optional = key::from_fn(|parts| parts.headers.get("account").map(Claim::new));
     let layer = ConcurrencyLimitLayer::new(1, optional, MemorySemaphore::new());
@@ -89,15 +89,15 @@ async fn requests_count_by_what_becomes_of_them() {
     let Ok(empty) = send(request("")).await;
     assert_eq!(empty.status(), 400);
     drop(held);
-    let of_claims = [
+    let claims = [
         ("admitted", 1.0),
         ("queue_full", 2.0),
         ("timed_out", 1.0),
         ("cancelled", 1.0),
     ];
-    let of_requests = [&of_claims[..], &[("exempt", 1.0), ("invalid", 1.0)]].concat();
-    assert_counts(REQUESTS, "by outcome", &of_requests);
-    assert_counts(CLAIMS, "by outcome", &of_claims);
+    let requests = [&claims[..], &[("exempt", 1.0), ("invalid", 1.0)]].concat();
+    assert_counts(REQUESTS, "by outcome", &requests);
+    assert_counts(CLAIMS, "by outcome", &claims);
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_store_that_fails_is_no_refusal() {
     assert_counts(REQUESTS, "failing", &[("unavailable", 1.0)]);
 }
 
-/// Claims of an account and of the fleet, and the fleet is full.
+/// A request claims a unit of its account and of the fleet, and the fleet is full.
 #[tokio::test]
 async fn a_request_counts_under_the_limit_that_refuses_it() {
     install();
@@ -196,7 +196,7 @@ async fn locks_and_jobs_without_a_layer_count() {
 }
 
 #[tokio::test]
-async fn what_a_limit_in_shadow_would_refuse_counts_and_its_request_is_admitted() {
+async fn a_request_that_a_limit_in_shadow_would_refuse_counts_and_is_admitted() {
     install();
     let claims = |parts: &Parts| match parts.uri.path() {
         "/wrong" => Err(KeyError::Empty),
@@ -220,7 +220,7 @@ async fn what_a_limit_in_shadow_would_refuse_counts_and_its_request_is_admitted(
 }
 
 #[tokio::test]
-async fn a_permit_counts_once_whatever_ends_it_and_how_often() {
+async fn a_permit_that_is_released_and_dropped_repeatedly_counts_once() {
     install();
     let (store, policy) = (MemorySemaphore::new(), "ends");
     let permit = acquire(&store, claim(policy)).await;
@@ -237,7 +237,7 @@ async fn a_permit_counts_once_whatever_ends_it_and_how_often() {
     assert_eq!(counted, 1.0);
 }
 
-/// Waits until a bound of this length has ended another permit.
+/// Waits until a bound of this length has ended another permit, so that an earlier bound has passed too.
 async fn bound_has_passed(max_hold: Duration) {
     let witness = acquire(&MemorySemaphore::new(), claim("witness")).await;
     witness.end_after(max_hold);
@@ -257,7 +257,7 @@ async fn a_bound_does_not_end_a_permit_that_was_released() {
 }
 
 #[tokio::test]
-async fn a_waiter_counts_until_it_is_granted_cancelled_or_its_time_is_over() {
+async fn a_waiter_counts_until_it_is_granted_cancelled_or_timed_out() {
     install();
     let (store, policy) = (MemorySemaphore::new(), "waits");
     let held = acquire(&store, claim(policy)).await;
@@ -287,7 +287,7 @@ async fn a_claim_that_finds_the_queue_full_has_not_waited() {
     drop(held);
 }
 
-/// The number of flows has no bound.
+/// A label for each flow would make the number of series unbounded.
 #[tokio::test]
 async fn a_flow_is_no_label() {
     install();
@@ -303,7 +303,7 @@ async fn a_flow_is_no_label() {
     assert!(!all().iter().any(names_it));
 }
 
-/// A claim of an account and of the fleet waits at one after the other.
+/// The claim waits for its first limit, and then for its second.
 #[tokio::test]
 async fn a_claim_of_several_limits_waits_in_one_queue_at_a_time() {
     install();
@@ -324,9 +324,9 @@ async fn a_claim_of_several_limits_waits_in_one_queue_at_a_time() {
     assert_eq!((gauges(narrow), gauges(wide)), ((0.0, 0.0), (0.0, 0.0)));
 }
 
-/// The store cannot report that the permit no longer holds anything.
+/// A custom store cannot report that a permit is over, so the permit itself must know.
 #[tokio::test]
-async fn a_permit_of_a_custom_store_that_was_released_is_not_lost_by_a_bound() {
+async fn a_bound_does_not_end_a_released_permit_of_a_custom_store() {
     install();
     let permit = acquire(&Fickle::default(), claim("unknown to it")).await;
     permit.release().await;

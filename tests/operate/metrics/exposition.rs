@@ -1,4 +1,4 @@
-//! The metrics that a Prometheus server would read: the text of an exporter that this crate does not know.
+//! The metrics as a Prometheus server reads them: from the text of an independent exporter.
 //!
 //! Promises: P25.
 
@@ -37,7 +37,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    fn read(line: &str) -> Self {
+    fn parse(line: &str) -> Self {
         let (series, value) = line.rsplit_once(' ').expect("a value");
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         let labels = labels.trim_end_matches('}').split("\",");
@@ -59,13 +59,15 @@ impl Series {
     }
 }
 
+/// Parses the text of an exporter.
 pub(crate) fn series(text: &str) -> Vec<Series> {
     let lines = text
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(Series::read).collect()
+    lines.map(Series::parse).collect()
 }
 
+/// All current series.
 pub(crate) fn all() -> Vec<Series> {
     install();
     series(&EXPORTER.render())
@@ -79,7 +81,7 @@ pub(crate) fn sum(all: &[Series], name: &str, labels: &[(&str, &str)]) -> f64 {
     found.map(|series| series.value).sum()
 }
 
-/// The same sum at this moment.
+/// The sum of the current series with this name and these labels.
 pub(crate) fn value(name: &str, labels: &[(&str, &str)]) -> f64 {
     sum(&all(), name, labels)
 }
@@ -102,22 +104,22 @@ pub(crate) fn by_outcome(name: &str, policy: &str) -> BTreeMap<String, f64> {
 /// The numbers of active permits and of waiting claims of a policy.
 pub(crate) fn gauges(policy: &str) -> (f64, f64) {
     let all = all();
-    let of = |name| sum(&all, name, &[("policy", policy)]);
+    let sum_of = |name| sum(&all, name, &[("policy", policy)]);
     (
-        of("tower_semaphore_active_permits"),
-        of("tower_semaphore_queued_claims"),
+        sum_of("tower_semaphore_active_permits"),
+        sum_of("tower_semaphore_queued_claims"),
     )
 }
 
 pub(crate) async fn until_gauges(policy: &str, expected: (f64, f64)) {
-    eventually("the gauges are so", BOUND, async || {
+    eventually("the gauges have these values", BOUND, async || {
         gauges(policy) == expected
     })
     .await;
 }
 
 #[test]
-fn a_line_is_read() {
+fn series_are_parsed() {
     let read = series("# HELP a b\n\na_total{policy=\"x, y\",outcome=\"full\"} 3\nb 0.5\n");
     assert_eq!((read[0].name.as_str(), read[0].value), ("a_total", 3.0));
     assert!(read[0].has(&[("policy", "x, y"), ("outcome", "full")]));

@@ -4,7 +4,7 @@
 
 use super::{
     exposition::BOUND,
-    recorders::{Hooked, Told},
+    recorders::{Hooked, RecorderCall},
 };
 use std::{
     sync::{
@@ -26,8 +26,8 @@ const LEASE: Duration = Duration::from_millis(900);
 fn panicking(names: &'static [&'static str]) -> (Arc<AtomicUsize>, Hooked) {
     let panics = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&panics);
-    let recorder = Hooked::new(move |name, told| {
-        if names.contains(&name) && matches!(told, Told::Count(_)) {
+    let recorder = Hooked::new(move |name, call| {
+        if names.contains(&name) && matches!(call, RecorderCall::Count(_)) {
             count.fetch_add(1, Relaxed);
             panic!("a recorder's own");
         }
@@ -48,9 +48,9 @@ async fn revoke(store: &impl Operate, key: &'static str) {
     assert!(revoked.expect("it answers"), "it is held");
 }
 
-async fn is_told(permit: &Permit) {
+async fn is_notified(permit: &Permit) {
     let lost = timeout(BOUND, permit.lost()).await;
-    lost.expect("it is told of its loss");
+    lost.expect("the holder is notified");
 }
 
 async fn store(server: &RedisServer) -> RedisSemaphore {
@@ -58,7 +58,7 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
     store.connect(server.url()).await.expect("it connects")
 }
 
-/// Otherwise the permits of others would not be refreshed any more, and their loss would not be reported.
+/// The keeper's thread calls the recorder. If the panic ended that thread, no permit would be refreshed any more.
 #[tokio::test]
 async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits() {
     let server = RedisServer::start();
@@ -67,15 +67,15 @@ async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits
     let store = store(&server).await;
     let (revoked, kept) = (acquire(&store, "a").await, acquire(&store, "b").await);
     revoke(&store, "a").await;
-    is_told(&revoked).await;
+    is_notified(&revoked).await;
     tokio::time::sleep(LEASE * 2).await;
     assert!(!kept.is_lost());
     assert!(kept.release().await, "it was not refreshed");
 
-    // A later permit is not kept after its revocation either.
+    // Revocations of later permits still reach their holders.
     let later = acquire(&store, "c").await;
     revoke(&store, "c").await;
-    is_told(&later).await;
+    is_notified(&later).await;
 }
 
 #[tokio::test]

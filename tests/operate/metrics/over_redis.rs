@@ -53,7 +53,7 @@ async fn connected() -> (RedisServer, RedisSemaphore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pause_counts_under_its_policy_as_do_the_claims_that_it_refuses() {
+async fn a_pause_and_the_claims_that_it_refuses_count_under_its_policy() {
     install();
     let (_server, store) = connected().await;
     let both: Claims = [claim("pauses"), claim("goes on")].into();
@@ -75,14 +75,14 @@ async fn a_pause_counts_under_its_policy_as_do_the_claims_that_it_refuses() {
         let labels = [("policy", policy), ("store", "redis")];
         assert_eq!(value(PAUSES, &labels), count, "{policy}");
     }
-    // An operator's pause does not count as a permit's.
+    // Only pauses by a permit count, not those by operators.
     let paused = store.pause(&"goes on".into(), &"a".into(), hour, "ann");
     paused.await.expect("an answer");
     assert_eq!(value(PAUSES, &[("policy", "goes on")]), 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_permit_counts_once_and_as_held_until_its_holder_is_done() {
+async fn a_lost_permit_counts_once_and_stays_active_until_its_holder_drops_it() {
     install();
     let policy = "lost";
     let rig = Rig::new(short()).await;
@@ -140,11 +140,11 @@ async fn a_permit_that_has_grown_counts_as_degraded_once_in_each_outage() {
     for outage in [1.0, 2.0] {
         rig.proxy.black_hole();
         eventually("it is kept", BOUND, async || permit.is_degraded()).await;
-        // Longer than it takes until all its leases are degraded.
+        // By the end of this sleep all its leases are degraded.
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(value(DEGRADED, &[("policy", policy)]), outage);
         rig.proxy.forward();
-        eventually("it is well", BOUND, async || !permit.is_degraded()).await;
+        eventually("it is not degraded", BOUND, async || !permit.is_degraded()).await;
     }
 }
 
@@ -186,7 +186,10 @@ async fn the_time_in_a_queue_has_the_outcome_of_that_queue() {
     let both = tokio::spawn(store.acquire_all(Claims::from(both)));
     until_gauges(narrow, (1.0, 1.0)).await;
     drop(held.next());
-    assert!(both.await.expect("no panic").is_err(), "nobody may wait");
+    assert!(
+        both.await.expect("no panic").is_err(),
+        "the second queue has no room"
+    );
 
     let revoked = tokio::spawn(store.acquire(wait(wide)));
     until_gauges(wide, (1.0, 1.0)).await;
@@ -212,7 +215,7 @@ async fn the_time_in_a_queue_has_the_outcome_of_that_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_whose_server_is_silent_at_its_end_is_unavailable_and_not_timed_out() {
+async fn a_wait_that_ends_while_the_server_is_silent_is_unavailable_and_not_timed_out() {
     install();
     let policy = "silent at the end";
     let rig = Rig::new(short()).await;
@@ -228,15 +231,16 @@ async fn a_wait_whose_server_is_silent_at_its_end_is_unavailable_and_not_timed_o
 
 /// The servers and stores of other tests in this program add to these counts, so this test checks only that they grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_count_by_verb_and_answer_and_batches_by_their_size() {
+async fn calls_count_by_verb_outcome_and_size() {
     install();
     let rig = Rig::new(RedisSemaphore::builder().timeout(Duration::from_secs(1))).await;
     let calls = |verb, outcome| {
         let labels = [("store", "redis"), ("verb", verb), ("outcome", outcome)];
         value(CALLS, &labels)
     };
+    // The number of calls with more than one command.
     let batched = || {
-        // Both numbers are read at the same moment, because other tests call too.
+        // Both numbers are read at the same moment, because other tests make calls too.
         let (all, acquire) = (all(), ("verb", "acquire"));
         let calls = sum(&all, &format!("{SIZES}_count"), &[acquire]);
         calls - sum(&all, &format!("{SIZES}_bucket"), &[acquire, ("le", "1")])
@@ -259,18 +263,21 @@ async fn calls_count_by_verb_and_answer_and_batches_by_their_size() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_that_is_revoked_while_it_waits_has_lost_nothing() {
+async fn a_claim_that_is_revoked_while_it_waits_does_not_count_as_a_lost_permit() {
     install();
     let policy = "revoked";
     let (server, store) = connected().await;
     let permit = store.acquire(claim(policy)).await.expect("there is room");
     // The waiter is not polled while the keeper is notified.
     let mut waiter = store.acquire(claim(policy).with_wait(BOUND * 3));
-    let (of, key) = (policy.into(), "a".into());
+    let (policy_of_both, key) = (policy.into(), "a".into());
     let mut shown = None;
     while shown.is_none() {
         assert!((&mut waiter).now_or_never().is_none(), "there is no room");
-        let usage = store.usage(&of, &key).await.expect("it answers");
+        let usage = store
+            .usage(&policy_of_both, &key)
+            .await
+            .expect("it answers");
         shown = Some(usage).filter(|usage| usage.waiting.len() == 1);
     }
     let usage = shown.expect("it waits");
@@ -283,7 +290,12 @@ async fn a_claim_that_is_revoked_while_it_waits_has_lost_nothing() {
     })
     .await;
     for id in [&usage.waiting[0].id, &usage.held[0].id] {
-        assert!(store.revoke(&of, &key, id).await.expect("it answers"));
+        assert!(
+            store
+                .revoke(&policy_of_both, &key, id)
+                .await
+                .expect("it answers")
+        );
     }
     within("it is lost", BOUND, permit.lost()).await;
     let lost = |by| value(LOST, &[("policy", policy), ("by", by)]);

@@ -1,5 +1,6 @@
-//! A recorder and a subscriber whose lock is poisoned, so that each call into them panics, even in drops and while a
-//! thread unwinds. The test needs a separate process, because an error here aborts the process.
+//! A user's recorder and subscriber whose lock is poisoned, so that each call into them panics, even in drops and while
+//! a thread unwinds. A panic while unwinding aborts the process if the library lets it through, so the test runs in a
+//! separate process.
 //!
 //! Promises: P11, P25.
 
@@ -46,7 +47,7 @@ fn lock() {
     if guard.is_err() {
         PANICS.fetch_add(1, Relaxed);
     }
-    drop(guard.expect("nobody has panicked with it"));
+    drop(guard.expect("no thread has panicked with it"));
 }
 
 fn poison() {
@@ -117,7 +118,7 @@ fn drop_unwinding<T>(value: T) {
     assert!(panic::catch_unwind(unwinds).is_err());
 }
 
-/// Uses and drops permits from before the poisoning too.
+/// Makes claims, and lets each end in another way. `held` is from before the poisoning.
 async fn claims(store: &impl Semaphore, held: Permit) {
     assert!(store.acquire(claim("a")).await.is_err());
     let waits = || store.acquire(claim("a").with_wait(BOUND));
@@ -127,9 +128,10 @@ async fn claims(store: &impl Semaphore, held: Permit) {
         let mut cancelled = waits();
         // Long enough to join a queue in Redis.
         assert!(timeout(HOLD * 5, &mut cancelled).await.is_err());
-        match unwinds {
-            true => drop_unwinding(cancelled),
-            false => drop(cancelled),
+        if unwinds {
+            drop_unwinding(cancelled);
+        } else {
+            drop(cancelled);
         }
     }
     let mut granted = waits();
@@ -146,7 +148,7 @@ async fn claims(store: &impl Semaphore, held: Permit) {
     next.expect("there is room").release().await;
 }
 
-/// Each request is answered with its account, or panics without one.
+/// Sends requests to a service with a limit of one. A handler answers with the request's text, or panics at `panic`.
 async fn requests<S>(service: S)
 where
     S: Service<Request<String>, Response = Response<ResponseBody<Streamed>>>
@@ -190,12 +192,12 @@ async fn layers(store: &(impl Semaphore + Clone)) {
     requests(layer.with_wait(HOLD).layer(service_fn(handler))).await;
 }
 
-async fn every_way(url: &str) {
+async fn use_both_stores(url: &str) {
     let memory = MemorySemaphore::new();
     let patient = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     let redis = patient.connect(url).await.expect("it connects");
     let held = (acquire(&memory, "a").await, acquire(&redis, "a").await);
-    // Instruments from before panic when they are used, and new ones when they are made.
+    // From here on, existing instruments panic when they are used, and new ones when they are made.
     poison();
     claims(&memory, held.0).await;
     layers(&memory).await;
@@ -225,17 +227,17 @@ fn a_process_whose_lock_is_poisoned() {
     #[cfg(feature = "tracing")]
     tracing::subscriber::set_global_default(Locked).expect("there is no other");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
-    runtime.block_on(every_way(&url));
+    runtime.block_on(use_both_stores(&url));
 }
 
 #[test]
-fn a_recorder_and_a_subscriber_that_go_on_panicking_cost_no_claim_and_no_process() {
+fn a_recorder_and_a_subscriber_that_always_panic_fail_no_claim_and_abort_no_process() {
     let server = RedisServer::start();
     let output = child(module_path!(), "a_process_whose_lock_is_poisoned")
         .env(URL, server.url())
         .output()
         .expect("it starts");
-    let [said, told] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
-    let is_passed = output.status.success() && said.contains("1 passed");
-    assert!(is_passed, "{}\n{said}\n{told}", output.status);
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    let is_passed = output.status.success() && stdout.contains("1 passed");
+    assert!(is_passed, "{}\n{stdout}\n{stderr}", output.status);
 }

@@ -27,34 +27,34 @@ use tower_semaphore::{
 
 /// A call to a recorder or to one of its instruments.
 #[derive(Clone, Copy)]
-pub(crate) enum Told {
+pub(crate) enum RecorderCall {
     Describe,
     LookUp,
     Count(f64),
     Drop,
 }
 
-type Hook = dyn Fn(&str, Told) + Send + Sync;
+type Hook = dyn Fn(&str, RecorderCall) + Send + Sync;
 
-/// A recorder with its instruments. Each calls a function with its name and the call that it received.
+/// A recorder or one of its instruments. It passes each call that it receives, with its name, to a function.
 pub(crate) struct Hooked {
     name: String,
     hook: Arc<Hook>,
 }
 
 impl Hooked {
-    pub(crate) fn new(hook: impl Fn(&str, Told) + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(hook: impl Fn(&str, RecorderCall) + Send + Sync + 'static) -> Self {
         let hook = Arc::new(hook);
         let name = String::new();
         Self { name, hook }
     }
 
-    fn is_told(&self, told: Told) {
-        (self.hook)(&self.name, told);
+    fn report(&self, call: RecorderCall) {
+        (self.hook)(&self.name, call);
     }
 
     fn instrument(&self, key: &Key) -> Arc<Self> {
-        (self.hook)(key.name(), Told::LookUp);
+        (self.hook)(key.name(), RecorderCall::LookUp);
         let (name, hook) = (key.name().to_owned(), Arc::clone(&self.hook));
         Arc::new(Self { name, hook })
     }
@@ -62,51 +62,51 @@ impl Hooked {
 
 impl Drop for Hooked {
     fn drop(&mut self) {
-        self.is_told(Told::Drop);
+        self.report(RecorderCall::Drop);
     }
 }
 
 impl CounterFn for Hooked {
     fn increment(&self, by: u64) {
-        self.is_told(Told::Count(by as f64));
+        self.report(RecorderCall::Count(by as f64));
     }
 
     fn absolute(&self, value: u64) {
-        self.is_told(Told::Count(value as f64));
+        self.report(RecorderCall::Count(value as f64));
     }
 }
 
 impl GaugeFn for Hooked {
     fn increment(&self, by: f64) {
-        self.is_told(Told::Count(by));
+        self.report(RecorderCall::Count(by));
     }
 
     fn decrement(&self, by: f64) {
-        self.is_told(Told::Count(-by));
+        self.report(RecorderCall::Count(-by));
     }
 
     fn set(&self, value: f64) {
-        self.is_told(Told::Count(value));
+        self.report(RecorderCall::Count(value));
     }
 }
 
 impl HistogramFn for Hooked {
     fn record(&self, value: f64) {
-        self.is_told(Told::Count(value));
+        self.report(RecorderCall::Count(value));
     }
 }
 
 impl Recorder for Hooked {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
-        self.is_told(Told::Describe);
+        self.report(RecorderCall::Describe);
     }
 
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
-        self.is_told(Told::Describe);
+        self.report(RecorderCall::Describe);
     }
 
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
-        self.is_told(Told::Describe);
+        self.report(RecorderCall::Describe);
     }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
@@ -148,16 +148,16 @@ async fn a_recorder_that_is_installed_later_counts_from_then_on() {
     drop(guard);
     assert_eq!(granted(&text.render()), 1.0);
     assert!(text.render().contains("recorders\"} 1"));
-    // The end of a permit counts in the recorder of its beginning.
+    // The end of a permit counts in the recorder that counted its start.
     drop(permit);
     let active = value(&text.render(), "tower_semaphore_active_permits");
     assert_eq!(active, 0.0);
 }
 
-/// A recorder that forgets idle metrics gets a new instrument when the metric counts again. Exempt requests make no
-/// claim, so nothing else looks up their instruments.
+/// A recorder that removes idle metrics gets a new instrument when the metric counts again. Also tests exempt requests:
+/// without a claim, only the layer looks up instruments.
 #[tokio::test]
-async fn what_a_recorder_forgets_while_it_is_idle_counts_again() {
+async fn a_metric_that_a_recorder_removed_while_idle_counts_again() {
     let idle = Some(Duration::from_millis(10));
     let all = metrics_util::MetricKindMask::ALL;
     let store = MemorySemaphore::new();
@@ -169,16 +169,19 @@ async fn what_a_recorder_forgets_while_it_is_idle_counts_again() {
         let recorder = builder().idle_timeout(all, idle).build_recorder();
         let text = recorder.handle();
         let _guard = metrics::set_default_local_recorder(&recorder);
-        let use_it = async || match is_exempt {
-            true => drop(service.clone().oneshot(Request::new(String::new())).await),
-            false => drop(acquire(&store, "idle").await),
+        let count_one = async || {
+            if is_exempt {
+                drop(service.clone().oneshot(Request::new(String::new())).await);
+            } else {
+                drop(acquire(&store, "idle").await);
+            }
         };
         let is_counted = || series(&text.render()).iter().any(|it| it.value > 0.0);
-        use_it().await;
+        count_one().await;
         assert!(is_counted(), "{is_exempt}");
         eventually("it is forgotten", BOUND, async || !is_counted()).await;
         eventually("it counts again", BOUND, async || {
-            use_it().await;
+            count_one().await;
             is_counted()
         })
         .await;
@@ -220,14 +223,15 @@ async fn a_process_of_more_policies_than_labels() {
     assert_eq!((active("0"), active(OTHER_POLICIES)), (1.0, MORE as f64));
 }
 
-/// A gateway may have one policy for each route. A looked-up instrument stays in use for a second at most.
+/// A gateway may have one policy for each route. A looked-up instrument is used for a second at most, so a round may
+/// look up some again.
 #[tokio::test]
 #[ignore = "another test starts it as a process of its own"]
 async fn a_process_of_two_hundred_policies() {
     let looked_up = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&looked_up);
-    let recorder = Hooked::new(move |_, told| {
-        counted.fetch_add(usize::from(matches!(told, Told::LookUp)), Relaxed);
+    let recorder = Hooked::new(move |_, call| {
+        counted.fetch_add(usize::from(matches!(call, RecorderCall::LookUp)), Relaxed);
     });
     let _guard = metrics::set_default_local_recorder(&recorder);
     let store = MemorySemaphore::new();
@@ -246,10 +250,10 @@ async fn a_process_of_two_hundred_policies() {
 fn panicking_gauge(name: &'static str) -> (Arc<AtomicIsize>, Hooked) {
     let (shown, has_panicked) = (Arc::new(AtomicIsize::new(0)), AtomicBool::new(false));
     let value = Arc::clone(&shown);
-    let recorder = Hooked::new(move |gauge, told| match told {
-        Told::Count(by) if gauge == name => {
-            let may = by < 0.0 || has_panicked.swap(true, Relaxed);
-            assert!(may, "a recorder's own");
+    let recorder = Hooked::new(move |gauge, call| match call {
+        RecorderCall::Count(by) if gauge == name => {
+            let is_counted = by < 0.0 || has_panicked.swap(true, Relaxed);
+            assert!(is_counted, "a recorder's own");
             value.fetch_add(by as isize, Relaxed);
         }
         _ => {}
@@ -267,7 +271,7 @@ async fn a_claim_whose_recorder_panics_keeps_its_place_in_the_queue() {
     let held = store.acquire(claim()).await.expect("there is room");
     let (first, mut second) = (waiting(), waiting());
     let shows = shown.load(Relaxed);
-    assert_eq!(shows, 1, "what it has panicked at is not counted");
+    assert_eq!(shows, 1, "the call that panicked is not counted");
     assert!((&mut second).now_or_never().is_none());
     drop(held);
     let first = first.now_or_never().expect("it is the head of the queue");
@@ -276,7 +280,7 @@ async fn a_claim_whose_recorder_panics_keeps_its_place_in_the_queue() {
     assert_eq!((store.busy_keys(), shown.load(Relaxed)), (0, 0));
 }
 
-/// The permits of several limits are made one after the other.
+/// The permit's levels are counted one after the other.
 #[tokio::test]
 async fn claims_whose_recorder_panics_at_one_limit_hold_both() {
     let (shown, recorder) = panicking_gauge(ACTIVE_PERMITS);

@@ -27,13 +27,13 @@ const TASKS: usize = 50;
 const KEYS: usize = 40;
 const POLICY: &str = "storm in memory";
 const OPERATIONS: usize = 5_000;
-/// The time for which most permits are held at most, in ms.
+/// The longest time for which most permits are held, in ms.
 const HOLD: u64 = 6;
 
 struct Storm {
     store: Store,
-    /// Set once a permit was revoked and the gauges have counted. The storm goes on until then. Its tasks only read this
-    /// flag, because reading metrics takes milliseconds.
+    /// Ends the storm: set once a permit was revoked and the gauges have shown permits and waiters. Tasks read this
+    /// flag instead of the metrics, which take milliseconds.
     is_over: AtomicBool,
 }
 
@@ -46,15 +46,15 @@ impl Storm {
             claim.with_wait(wait * u32::from(key.is_multiple_of(3)))
         };
         let narrow = claim(rng.below(KEYS), 1 + rng.below(2) as u32);
-        match rng.once_in(4) {
-            true => {
-                let both = Claims::from([narrow, claim(KEYS, 20)]);
-                self.store.acquire_all(both).await
-            }
-            false => self.store.acquire(narrow).await,
+        if rng.once_in(4) {
+            let both = Claims::from([narrow, claim(KEYS, 20)]);
+            self.store.acquire_all(both).await
+        } else {
+            self.store.acquire(narrow).await
         }
     }
 
+    /// Ends a permit in a random way.
     async fn end(&self, permit: Permit, rng: &mut Rng) {
         let clone = permit.clone();
         match rng.below(6) {
@@ -87,8 +87,8 @@ impl Storm {
         drop(clone);
     }
 
-    /// Ends the storm once a permit was revoked, and the gauges have counted permits and waiters.
-    fn look(&self, most: (f64, f64)) {
+    /// Sets `is_over` if a permit was revoked, and both gauges (permits and waiters) were above one.
+    fn end_if_shown(&self, most: (f64, f64)) {
         let is_shown = most.0 > 1.0 && most.1 > 1.0;
         let revoked = [("policy", POLICY), ("by", "revoked")];
         let has_revoked = value("tower_semaphore_lost_permits_total", &revoked) > 0.0;
@@ -130,7 +130,7 @@ impl Storm {
         }
     }
 
-    /// Runs the storm, and reads the gauges all the time.
+    /// Runs the storm, and reads the gauges during it.
     async fn run(self) {
         install();
         let (storm, mut rng) = (Arc::new(self), Rng::new(17));
@@ -147,7 +147,7 @@ impl Storm {
                 "{held} held, {waiting} waiting"
             );
             most = (most.0.max(held), most.1.max(waiting));
-            storm.look(most);
+            storm.end_if_shown(most);
             sleep(Duration::from_millis(50)).await;
             while let Some(ended) = tasks.try_join_next() {
                 ended.expect("no task panics");

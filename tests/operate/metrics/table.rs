@@ -60,7 +60,8 @@ fn exposed() -> Table {
     table
 }
 
-async fn some_of_all() {
+/// Uses the layers and stores so that every metric is counted.
+async fn count_every_metric() {
     install();
     let inner = tower::service_fn(async |_: http::Request<String>| {
         Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
@@ -88,7 +89,7 @@ async fn some_of_all() {
 
 #[tokio::test]
 async fn the_docs_list_each_name_with_its_labels() {
-    some_of_all().await;
+    count_every_metric().await;
     let (mut documented, exposed) = (documented(), exposed());
     if cfg!(not(feature = "redis")) {
         documented.retain(|name, _| exposed.contains_key(name));
@@ -116,7 +117,7 @@ async fn the_docs_list_each_verb() {
     let store = store.expect("it connects");
     let claim = |key: &'static str| Claim::new(key).with_limit(1).with_policy("verbs");
     let several: Claims = [claim("a"), claim("b")].into();
-    // Held until a refresh has run and its process has announced itself.
+    // Held so that the store sends refreshes.
     let _permit = store.acquire_all(several).await.expect("there is room");
     let (policy, key) = (Policy::from("verbs"), "a".into());
     eventually("every verb was called", BOUND, async || {
@@ -143,25 +144,25 @@ fn exposed_verbs() -> BTreeSet<String> {
 
 #[tokio::test]
 async fn buckets_reach_from_a_tenth_of_a_millisecond_to_an_hour() {
-    some_of_all().await;
-    let of = |name: &str| -> BTreeSet<String> {
+    count_every_metric().await;
+    let bounds_of = |name: &str| -> BTreeSet<String> {
         let series = all().into_iter().filter(|series| series.name == name);
         series
             .map(|mut series| series.labels.remove("le").expect("a bucket"))
             .collect()
     };
-    let seconds = of("tower_semaphore_permit_duration_seconds_bucket");
+    let seconds = bounds_of("tower_semaphore_permit_duration_seconds_bucket");
     assert!(
         seconds.contains("0.0001") && seconds.contains("3600"),
         "{seconds:?}"
     );
     assert_eq!(seconds.len(), SECONDS.len() + 1);
     if cfg!(feature = "redis") {
-        let sizes = of("tower_semaphore_store_call_size_bucket");
+        let sizes = bounds_of("tower_semaphore_store_call_size_bucket");
         assert_eq!(sizes.len(), SIZES.len() + 1);
     }
-    let of_any_length: [&[f64]; 2] = [SECONDS, SIZES];
-    assert!(of_any_length.iter().all(|buckets| buckets.is_sorted()));
+    let all: [&[f64]; 2] = [SECONDS, SIZES];
+    assert!(all.iter().all(|buckets| buckets.is_sorted()));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The threads that a store starts. The test needs a separate process, because it has no recorder.
+//! A store starts no threads while it works. The test needs a separate process, because it must run without a recorder.
 //!
 //! Promises: P11.
 
@@ -61,16 +61,19 @@ async fn a_process_without_a_recorder() {
     let started: HashMap<_, _> = started
         .filter(|(task, _)| !before.contains_key(task))
         .collect();
-    let of_store = started.values().filter(|name| name.contains("semaphore"));
-    println!("{} threads of the store started", of_store.clone().count());
-    assert_eq!(of_store.count(), 0, "{started:?}");
+    let store_threads = started.values().filter(|name| name.contains("semaphore"));
+    println!(
+        "{} threads of the store started",
+        store_threads.clone().count()
+    );
+    assert_eq!(store_threads.count(), 0, "{started:?}");
 }
 
 #[test]
 fn a_thousand_pairs_start_no_thread() {
     let mut child = child(module_path!(), "a_process_without_a_recorder");
     let output = child.output().expect("it starts");
-    let told = String::from_utf8_lossy(&output.stdout);
-    println!("{told}");
-    assert!(told.contains("1 passed"), "{told}");
+    let output = String::from_utf8_lossy(&output.stdout);
+    println!("{output}");
+    assert!(output.contains("1 passed"), "{output}");
 }

@@ -1,4 +1,4 @@
-//! A request's and its handler's view of a limit in shadow.
+//! A limit in shadow, as a request and its handler see it.
 //!
 //! Promises: P25.
 
@@ -25,7 +25,7 @@ fn permit_of(request: &Request<String>) -> Permit {
 }
 
 #[tokio::test]
-async fn every_request_is_admitted_without_fields_of_the_limit_and_the_rest_is_counted() {
+async fn every_request_is_admitted_without_fields_and_those_above_the_limit_count() {
     let store = Noted::new(MemorySemaphore::new());
     let service = layer(2, store.clone()).layer(service_fn(run));
     let mut in_flight = Vec::new();
@@ -42,7 +42,7 @@ async fn every_request_is_admitted_without_fields_of_the_limit_and_the_rest_is_c
 }
 
 #[tokio::test]
-async fn nothing_of_the_store_is_awaited() {
+async fn a_request_does_not_wait_for_the_store() {
     let store = Slow::default();
     let service = layer(2, store.clone())
         .with_wait(Duration::from_secs(60))
@@ -60,7 +60,7 @@ async fn nothing_of_the_store_is_awaited() {
 }
 
 #[tokio::test]
-async fn a_handler_finds_a_permit_that_says_what_it_is() {
+async fn a_handler_gets_a_permit_that_reports_being_in_shadow() {
     let handler = service_fn(async |request: Request<String>| {
         let permit = permit_of(&request);
         assert!(permit.is_shadow() && !permit.is_lost() && !permit.is_degraded());
@@ -85,7 +85,7 @@ async fn a_permit_in_shadow_takes_any_weight() {
     let store = Noted::new(MemorySemaphore::new());
     let handler = service_fn(async |request: Request<String>| {
         let permit = permit_of(&request);
-        permit.resize(3).await.expect("a trial refuses nobody");
+        permit.resize(3).await.expect("a trial refuses nothing");
         assert_eq!(permit.weight(), 3);
         permit.resize(2).await.expect("it shrinks");
         assert_eq!(permit.weight(), 2);
@@ -100,7 +100,7 @@ async fn a_permit_in_shadow_takes_any_weight() {
     assert_eq!(held(&store, 3).await, 0);
 }
 
-/// First under a limit of 0 in shadow, then within a limit in force, which then decides.
+/// First under a limit of 0 in shadow alone. Then also under an outer limit in force, which decides.
 #[tokio::test]
 async fn a_permit_in_shadow_takes_a_weight_above_its_limit() {
     let handler = service_fn(async |request: Request<String>| {
@@ -145,15 +145,15 @@ async fn wrong_keys_and_claims_are_admitted_too() {
 }
 
 #[tokio::test]
-async fn a_layer_leaves_the_shadow() {
+async fn with_shadow_false_puts_a_limit_in_force() {
     let store = MemorySemaphore::new();
     let service = layer(0, store).with_shadow(false).layer(service_fn(run));
     assert_eq!(send(&service, job([ann()], 0)).await.status(), 429);
 }
 
 #[tokio::test]
-async fn bounds_end_what_is_held_in_the_store_and_no_response() {
-    let told = Arc::new(Noted::new(MemorySemaphore::new()));
+async fn bounds_free_the_units_in_the_store_and_end_no_response() {
+    let store = Arc::new(Noted::new(MemorySemaphore::new()));
     let hold = Duration::from_millis(20);
     let handler = service_fn(async |request: Request<String>| {
         let permit = permit_of(&request);
@@ -166,13 +166,13 @@ async fn bounds_end_what_is_held_in_the_store_and_no_response() {
         response.extensions_mut().insert(permit);
         Ok::<_, Infallible>(response)
     });
-    let service = layer(1, Arc::clone(&told))
+    let service = layer(1, Arc::clone(&store))
         .with_max_hold(hold)
         .with_max_stall(hold)
         .with_on_lost(OnLost::Abort)
         .layer(handler);
     let answer = send(&service, job([ann()], 0)).await;
-    assert_eq!(held(&*told, 1).await, 0, "the bound has ended it");
+    assert_eq!(held(&*store, 1).await, 0, "the bound has ended it");
     sleep(hold * 5).await;
     let permit = answer.extensions().get::<Permit>();
     assert!(permit.is_some_and(|permit| !permit.is_lost()), "stalled");
@@ -180,7 +180,7 @@ async fn bounds_end_what_is_held_in_the_store_and_no_response() {
 }
 
 #[test]
-fn without_a_runtime_a_claim_that_is_answered_at_once_needs_none() {
+fn a_claim_that_is_answered_at_once_needs_no_runtime() {
     let memory = MemorySemaphore::new();
     let store = Noted::new(memory.clone());
     let quick = service_fn(async |_: Request<String>| done("done"));
@@ -197,7 +197,7 @@ fn without_a_runtime_a_claim_that_is_answered_at_once_needs_none() {
     assert_eq!(at_once(&waiting).status(), 200);
 }
 
-/// Tests the layer of a fixed key.
+/// The layer has a fixed key.
 #[tokio::test]
 async fn a_service_of_a_global_limit_is_ready_at_once_and_refuses_no_call() {
     let store = Noted::new(MemorySemaphore::new());
@@ -223,7 +223,7 @@ async fn a_service_of_a_global_limit_is_ready_at_once_and_refuses_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_of_a_global_limit_that_would_wait_for_ever_is_ready_too() {
+async fn a_service_of_a_global_limit_that_would_wait_without_a_bound_is_ready_too() {
     let store = Noted::new(MemorySemaphore::new());
     let layer = GlobalConcurrencyLimitLayer::new(1, "ann", store.clone()).with_shadow(true);
     let service = layer.layer(service_fn(run));
@@ -235,5 +235,5 @@ async fn a_service_of_a_global_limit_that_would_wait_for_ever_is_ready_too() {
     assert_eq!(held(&store, 1).await, 1, "one after the other");
     sleep(Duration::from_millis(210)).await;
     assert_eq!(held(&store, 1).await, 0);
-    assert_eq!(store.refused(), 1, "of this test's own claims");
+    assert_eq!(store.refused(), 1, "only this test's own claim");
 }

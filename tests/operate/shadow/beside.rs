@@ -1,4 +1,5 @@
-//! Requests in shadow beside others that a limit in force would have made wait. Time is paused.
+//! A limit in shadow lets requests run at once, but holds and waits in its store as a limit in force would. Time is
+//! paused.
 //!
 //! Promises: P25.
 
@@ -47,7 +48,7 @@ async fn pass(millis: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_waited_holds_as_long_as_its_request_by_its_wait_later() {
+async fn a_claim_that_waited_holds_its_unit_for_as_long_as_its_request_ran() {
     let store = store();
     let service = layer(&store).layer(service_fn(run));
     // With the limit in force, they would run from 0 to 100, from 100 to 400, and from 400 to 450 ms.
@@ -60,7 +61,7 @@ async fn a_claim_that_waited_holds_as_long_as_its_request_by_its_wait_later() {
     assert_eq!(held(&store, 1).await, 1, "nor is the third");
     pass(20).await;
     assert_eq!(held(&store, 1).await, 0);
-    assert_eq!(store.refused(), 2, "of this test's own claims");
+    assert_eq!(store.refused(), 2, "only this test's own claims");
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +81,7 @@ async fn a_request_that_would_have_waited_in_vain_counts_and_holds_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_queue_is_as_long_as_it_would_be() {
+async fn the_queue_is_as_long_as_under_a_limit_in_force() {
     let store = store();
     let service = layer(&store).with_max_waiting(2).layer(service_fn(run));
     for _ in 0..5 {
@@ -97,7 +98,7 @@ async fn the_queue_is_as_long_as_it_would_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_that_is_dropped_or_panics_ends_what_it_holds() {
+async fn a_response_that_is_dropped_or_panics_frees_its_units() {
     let store = store();
     let service = layer(&store).layer(service_fn(async |request: Request<String>| {
         sleep(Duration::from_millis(50)).await;
@@ -121,7 +122,7 @@ async fn a_response_that_is_dropped_or_panics_ends_what_it_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_waited_ends_at_the_head_or_after_the_longest_hold_if_it_should() {
+async fn release_at_head_and_max_hold_also_end_claims_that_waited() {
     let store = store();
     let service = layer(&store)
         .with_release(ReleaseAt::Head)
@@ -163,15 +164,15 @@ async fn a_permit_that_a_handler_keeps_is_held_until_it_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_waits_is_granted_with_the_weight_that_its_handler_has_asked_for() {
+async fn a_waiting_claim_is_granted_with_the_weight_that_its_handler_has_set() {
     let store = store();
     let handler = service_fn(async |request: Request<String>| {
         let permit = request.extensions().get::<Permit>().cloned();
         let permit = permit.expect("it is there");
-        permit.resize(2).await.expect("a trial refuses nobody");
+        permit.resize(2).await.expect("a trial refuses nothing");
         sleep(Duration::from_millis(100)).await;
-        // Ended by its bound at the latest. Neither is a refusal.
-        permit.resize(3).await.expect("a trial refuses nobody");
+        // The bound may have ended the permit, which is no refusal either.
+        permit.resize(3).await.expect("a trial refuses nothing");
         done("done")
     });
     let all = ann().with_limit(3).with_weight(3);
@@ -207,11 +208,11 @@ async fn several_limits_are_tried_together() {
         "{refusals:?}"
     );
     let held = held(&store, 2).await;
-    assert_eq!(held, 1, "the refused one holds nothing of ann's");
+    assert_eq!(held, 1, "the refused request holds no unit of ann");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_pauses_the_key_of_its_trial_and_none_in_force() {
+async fn a_request_pauses_only_the_key_of_its_trial() {
     let store = store();
     let service = layer(&store).layer(service_fn(async |request: Request<String>| {
         let permit = request.extensions().get::<Permit>();

@@ -28,7 +28,7 @@ struct Load {
     seed: u64,
 }
 
-/// The number of refused requests.
+/// The number of requests that the limit refuses, or would refuse if it is in shadow.
 async fn refused(load: Load, store: Store, in_shadow: bool) -> usize {
     let store = Noted::new(store);
     let service = ConcurrencyLimitLayer::new(3, claims, store.clone())
@@ -51,17 +51,14 @@ async fn refused(load: Load, store: Store, in_shadow: bool) -> usize {
         });
     }
     let statuses = running.join_all().await;
-    // Claims that would have waited may still wait.
+    // In shadow, claims may still wait although their requests have run.
     tokio::time::sleep(load.wait + Duration::from_millis(500)).await;
-    match in_shadow {
-        true => {
-            assert!(statuses.iter().all(|status| *status == 200));
-            store.refused()
-        }
-        false => {
-            let refused = statuses.iter().filter(|status| **status == 429);
-            refused.count()
-        }
+    if in_shadow {
+        assert!(statuses.iter().all(|status| *status == 200));
+        store.refused()
+    } else {
+        let refused = statuses.iter().filter(|status| **status == 429);
+        refused.count()
     }
 }
 
@@ -82,10 +79,10 @@ fn exponential(rng: &mut Rng, mean: Duration) -> Duration {
 
 const WAITS: [u64; 2] = [0, 100];
 
-/// The difference in percent of the refusals of the limit in force.
+/// The difference between the refusals in shadow and those of the limit in force, in percent of the latter.
 async fn difference(name: &str, load: Load, stores: [Store; 2]) -> f64 {
     let [enforced, tried] = stores;
-    // At the same time, so that a disturbance affects both.
+    // Both run at the same time, so that a disturbance affects both.
     let enforced = tokio::spawn(refused(load, enforced, false));
     let tried = tokio::spawn(refused(load, tried, true));
     let (enforced, tried) = tokio::try_join!(enforced, tried).expect("both end");
@@ -113,7 +110,7 @@ fn load(requests: usize, wait: u64, slower: u32) -> Load {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_memory_the_refusals_are_those_of_the_limit_in_force() {
+async fn in_memory_a_limit_in_shadow_predicts_the_refusals_of_one_in_force() {
     for wait in WAITS {
         let stores = [memory(), memory()];
         let percent = difference("memory", load(5_000, wait, 1), stores).await;
@@ -121,11 +118,11 @@ async fn in_memory_the_refusals_are_those_of_the_limit_in_force() {
     }
 }
 
-/// `SHADOW_REQUESTS` sets the number of requests. `SHADOW_SLOWER` multiplies their intervals and durations, so that a
-/// round trip weighs less and the difference becomes meaningful.
+/// `SHADOW_REQUESTS` sets the number of requests. `SHADOW_SLOWER` multiplies their intervals and durations, so that the
+/// time of a round trip matters less.
 #[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread")]
-async fn over_redis_the_refusals_are_about_those_of_the_limit_in_force() {
+async fn over_redis_a_limit_in_shadow_predicts_about_the_refusals_of_one_in_force() {
     use std::env;
     use testing::{redis::RedisServer, stores::redis};
 

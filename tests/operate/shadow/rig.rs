@@ -1,4 +1,4 @@
-//! A store that notes its refusals, and requests that run for the time that they name.
+//! A store that records its refusals, and requests that carry their claims and the time for which they run.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -15,7 +15,8 @@ use tokio::time::sleep;
 use tower::{Service, ServiceExt};
 use tower_semaphore::{Acquire, AcquireError, Claim, Claims, Permit, Semaphore};
 
-/// Notes each refusal, in the order of the answers. It answers at once whatever its store answers at once.
+/// A store that records each refusal, in the order of the answers. If the store within answers at once, so does this
+/// one.
 #[derive(Clone)]
 pub(crate) struct Noted {
     store: Arc<dyn Semaphore>,
@@ -31,16 +32,16 @@ impl Noted {
     }
 
     pub(crate) fn refusals(&self) -> Vec<AcquireError> {
-        self.refusals.lock().expect("nobody panicked").clone()
+        self.refusals.lock().expect("no panic").clone()
     }
 
     pub(crate) fn refused(&self) -> usize {
-        self.refusals.lock().expect("nobody panicked").len()
+        self.refusals.lock().expect("no panic").len()
     }
 
     fn note(&self, answer: &Result<Permit, AcquireError>) {
         if let Err(error) = answer {
-            let mut refusals = self.refusals.lock().expect("nobody panicked");
+            let mut refusals = self.refusals.lock().expect("no panic");
             refusals.push(error.clone());
         }
     }
@@ -64,7 +65,7 @@ impl Semaphore for Noted {
     }
 }
 
-/// The claims of a request, and the time that it runs.
+/// The claims of a request, and the time for which it runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Job(pub(crate) Vec<Claim>, pub(crate) Duration);
 
@@ -117,7 +118,7 @@ where
     answer
 }
 
-/// The number of Ann's held units, as reported to a claim that needs all units. 0 if the claim is granted.
+/// The number of Ann's held units, as the refusal of a claim for all units reports it. 0 if the claim is granted.
 pub(crate) async fn held(store: &impl Semaphore, limit: u32) -> u32 {
     let claim = ann().with_limit(limit).with_weight(limit);
     match store.acquire(claim).await {

@@ -1,4 +1,5 @@
-//! Claims in shadow wait beside claims in force, and take none of their places.
+//! Claims in shadow and claims in force may both wait. Those in shadow do not use the room
+//! (`max_waiting_total`) that claims in force need.
 //!
 //! Promises: P12, P25.
 
@@ -12,7 +13,7 @@ use tower_semaphore::{
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// The number of claims of a process that may wait.
+/// The largest number of claims of a process that may wait.
 const MOST: u32 = 4;
 
 fn on_trial() -> Claim {
@@ -41,7 +42,7 @@ async fn leaves_room(store: impl Semaphore) {
     let store = Noted::new(store);
     let _held = overload(&store).await;
     let ann = || ann().with_limit(1).with_wait(BOUND);
-    let first = store.acquire(ann()).await.expect("nobody holds it");
+    let first = store.acquire(ann()).await.expect("it is free");
     let waiting: Vec<_> = (0..MOST)
         .map(|_| tokio::spawn(store.acquire(ann())))
         .collect();
@@ -55,13 +56,13 @@ async fn leaves_room(store: impl Semaphore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_memory_a_trial_that_is_overloaded_leaves_room_for_those_in_force() {
+async fn in_memory_an_overloaded_trial_leaves_room_for_claims_in_force() {
     leaves_room(MemorySemaphore::builder().max_waiting_total(MOST).build()).await;
 }
 
 #[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread")]
-async fn over_redis_a_trial_that_is_overloaded_leaves_room_for_those_in_force() {
+async fn over_redis_an_overloaded_trial_leaves_room_for_claims_in_force() {
     let server = testing::redis::RedisServer::start();
     let store = tower_semaphore::RedisSemaphore::builder().max_waiting_total(MOST);
     leaves_room(store.connect(server.url()).await.expect("it connects")).await;

@@ -1,4 +1,4 @@
-//! Every client of the server uses the server, the protocol and the transport that the environment chooses.
+//! Each connection of a store uses the server, the protocol and the transport that environment variables choose.
 //!
 //! Promises: P20.
 
@@ -19,7 +19,7 @@ pub(crate) type Client = HashMap<String, String>;
 pub(crate) async fn others(raw: &mut Raw) -> Vec<Client> {
     let own = raw.cmd(&["CLIENT", "ID"]).await.int().to_string();
     let list = raw.cmd(&["CLIENT", "LIST"]).await;
-    let clients = list.text().lines().map(read);
+    let clients = list.text().lines().map(parse);
     clients.filter(|client| client["id"] != own).collect()
 }
 
@@ -34,16 +34,16 @@ pub(crate) fn assert_all(clients: &[Client], fields: &[(&str, &str)]) {
     assert!(all_have(clients, fields), "{clients:?}");
 }
 
-fn read(line: &str) -> Client {
+fn parse(line: &str) -> Client {
     let fields = line.split(' ').filter_map(|field| field.split_once('='));
     fields
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
 }
 
-/// Lets a message notify a waiter of its grant. Returns the clients that the store had while it waited: its runtime's
-/// connection, the keeper's and a subscribed one. The store's lease must be a minute, so that no poll explains a grant
-/// in time.
+/// Lets a message notify a waiter of its grant. Returns the connections that the store had while it waited: its
+/// runtime's, the keeper's and a subscribed one. The store's lease must be a minute, so that the grant cannot come from
+/// a poll.
 pub(crate) async fn clients_of_a_notified_waiter(
     store: &RedisSemaphore,
     raw: &mut Raw,
@@ -55,7 +55,7 @@ pub(crate) async fn clients_of_a_notified_waiter(
     })
     .await;
     // A new subscription triggers a poll, which must come before the release.
-    settled(raw).await;
+    until_quiet(raw).await;
     let clients = others(raw).await;
     assert!(held.release().await);
     let granted = tokio::time::timeout(BOUND, waiter).await;
@@ -66,7 +66,7 @@ pub(crate) async fn clients_of_a_notified_waiter(
 }
 
 /// Waits until no script has run for a second.
-async fn settled(raw: &mut Raw) {
+async fn until_quiet(raw: &mut Raw) {
     let mut last = None;
     eventually("the waiter is quiet", BOUND, async || {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -84,10 +84,10 @@ fn builder() -> Builder {
 }
 
 /// A field that the server reports about itself, such as `executable`.
-async fn own(raw: &mut Raw, name: &str) -> String {
+async fn server_field(raw: &mut Raw, name: &str) -> String {
     let info = raw.cmd(&["INFO", "server"]).await;
     let field = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_owned());
-    info.text().lines().find_map(field).expect("it is told")
+    info.text().lines().find_map(field).expect("it is reported")
 }
 
 /// All clients except the oracle, replicas and Sentinels.
@@ -118,7 +118,7 @@ async fn assert_chosen(clients: &[Client], server: &RedisServer) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_is_the_chosen_one() {
     let server = RedisServer::start();
-    let executable = own(&mut Raw::connect(server.port()).await, "executable").await;
+    let executable = server_field(&mut Raw::connect(server.port()).await, "executable").await;
     // A binary found on the PATH has no folder.
     let is_chosen = Path::new(&executable).ends_with(chosen::binary());
     assert!(is_chosen, "{executable}");

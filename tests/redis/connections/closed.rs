@@ -34,7 +34,7 @@ async fn an_operators_call_that_must_run_once_succeeds_after_its_connection_was_
 
 /// The call tests the connection first. If the test is not answered, the call itself was not sent.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operators_call_over_a_silent_connection_was_not_sent_and_says_so() {
+async fn an_operators_call_over_a_silent_connection_reports_that_it_was_not_sent() {
     let timeout = Duration::from_millis(500);
     let rig = Rig::new(RedisSemaphore::builder().timeout(timeout)).await;
     let (policy, key) = (Policy::DEFAULT, Key::from("ann"));

@@ -140,8 +140,8 @@ async fn a_password_that_is_refused_names_the_setting_and_not_the_password() {
         let outcome = builder(&number).connect(server.url()).await;
         let error = outcome.expect_err("the password is wrong");
         assert_eq!(error.kind(), Kind::Misconfigured, "{error:?}");
-        let said = format!("{} {error:?} {:?}", causes(&error), builder(&number));
-        assert!(!said.contains("staple"), "{said}");
+        let text = format!("{} {error:?} {:?}", causes(&error), builder(&number));
+        assert!(!text.contains("staple"), "{text}");
         error.setting()
     };
     assert_eq!(refused().await, Some("credentials"));

@@ -1,4 +1,4 @@
-//! Proxies that close a connection at a command that they do not know, as twemproxy does.
+//! Proxies that close a connection when they receive a command that they do not know, as twemproxy does.
 //!
 //! Promises: P20.
 
@@ -49,7 +49,7 @@ async fn connected_by(builder: &Builder, url: &str) -> Result<RedisSemaphore, Co
 }
 
 /// Asserts that the store works through the proxy and sends no optional command again after its connections are killed.
-async fn gets_them_once(proxy: &Proxy, builder: &Builder, optional: &[&str]) {
+async fn sends_optional_commands_once(proxy: &Proxy, builder: &Builder, optional: &[&str]) {
     let store = connected_by(builder, &proxy.url()).await;
     let store = store.expect("they are optional");
     works(&store).await;
@@ -70,7 +70,7 @@ async fn a_proxy_that_closes_at_optional_commands_serves_claims_and_gets_none_ag
     let server = RedisServer::start();
     for commands in [&["CLIENT"][..], &["INFO"], &["CLIENT", "HELLO", "INFO"]] {
         let proxy = closes_at(commands, &server).await;
-        gets_them_once(&proxy, &patient(), &["CLIENT", "HELLO", "INFO"]).await;
+        sends_optional_commands_once(&proxy, &patient(), &["CLIENT", "HELLO", "INFO"]).await;
     }
 }
 
@@ -152,9 +152,9 @@ async fn a_proxy_that_closes_at_every_command_is_unavailable() {
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
 }
 
-/// The connection may have ended for another reason at that moment, such as a restart.
+/// The connection may have ended at that moment for another reason, such as a restart.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_ends_once_at_an_optional_command_is_no_reason_to_leave_it_out() {
+async fn an_optional_command_is_still_sent_after_one_connection_ended_at_it() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let first = AtomicBool::new(true);
@@ -178,11 +178,11 @@ fn with_connector() -> Builder {
 async fn a_connector_leaves_out_optional_commands_too() {
     let server = RedisServer::start();
     let proxy = closes_at(&["CLIENT", "INFO"], &server).await;
-    gets_them_once(&proxy, &with_connector(), &["CLIENT", "INFO"]).await;
+    sends_optional_commands_once(&proxy, &with_connector(), &["CLIENT", "INFO"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_behind_a_connector_that_closes_at_hello_is_named_with_it() {
+async fn a_proxy_behind_a_connector_is_blamed_for_closing_at_hello() {
     let server = RedisServer::start();
     let proxy = closes_at(&["HELLO"], &server).await;
     let outcome = connected_by(&with_connector(), &proxy.url()).await;

@@ -10,7 +10,7 @@ use testing::{
 };
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// The arguments of servers that also use TLS among themselves.
+/// The arguments of servers that use TLS for clients and among themselves. `more` differs for clusters and replicas.
 fn secure<'a>(files: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
     let own = ["--tls-port", ANY_PORT, "--tls-auth-clients", "no"];
     let files = files.iter().map(String::as_str);

@@ -55,7 +55,7 @@ async fn a_store_reconnects_over_tls() {
         store.acquire(claim()).await.is_ok()
     })
     .await;
-    // A store of another test may reconnect to the server's other port, if its own server used that port before.
+    // A store of another test may connect to the server's plain port, if its own server used that port before.
     eventually("all clients use TLS", BOUND, async || {
         let clients = others(&mut server.raw).await;
         all_have(&clients, &[("laddr", &server.address)])
@@ -85,7 +85,7 @@ async fn a_user_a_password_and_a_database_work_over_tls() {
 }
 
 /// True if the refusal has the wording of the TLS library in use.
-fn says(refusal: &str, rustls: &str, openssl: &str) -> bool {
+fn has_wording(refusal: &str, rustls: &str, openssl: &str) -> bool {
     let words = match cfg!(feature = "tls-rustls") {
         true => rustls,
         false => openssl,
@@ -93,9 +93,9 @@ fn says(refusal: &str, rustls: &str, openssl: &str) -> bool {
     refusal.contains(words)
 }
 
-fn says_that_it_is_not_trusted(refusal: &str) {
+fn assert_untrusted(refusal: &str) {
     let (rustls, openssl) = ("invalid peer certificate", "certificate verify failed");
-    assert!(says(refusal, rustls, openssl), "{refusal}");
+    assert!(has_wording(refusal, rustls, openssl), "{refusal}");
 }
 
 async fn connect(url: String, root: String) -> Result<RedisSemaphore, ConnectError> {
@@ -108,7 +108,7 @@ async fn a_server_of_another_authority_is_refused_with_the_reason() {
     let server = SecureServer::start().await;
     let other = Authority::new().certificate();
     let refusal = refusal(connect(server.url(), other).await);
-    says_that_it_is_not_trusted(&refusal);
+    assert_untrusted(&refusal);
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn a_server_with_the_certificate_of_another_host_is_refused_with_the_reaso
     assert_eq!(setting, Some("url"));
     let refusal = refusal(outcome);
     assert!(
-        says(&refusal, "elsewhere.example", "IP address mismatch"),
+        has_wording(&refusal, "elsewhere.example", "IP address mismatch"),
         "{refusal}"
     );
 }
@@ -132,10 +132,10 @@ async fn any_of_several_root_certificates_is_trusted() {
     works(&store.expect("one of them signed")).await;
 }
 
-/// The environment variable of the process below.
+/// The environment variable with the URL for the process below.
 const URL: &str = "TOWER_SEMAPHORE_TLS_URL";
 
-/// Runs as a separate process, because an environment variable names the system's certificates.
+/// Runs as a separate process, because the test sets `SSL_CERT_FILE`, which replaces the system's certificates.
 #[test]
 #[ignore = "other tests start it as a process of its own"]
 fn a_process_with_system_certificates() {
@@ -151,16 +151,16 @@ fn a_process_with_system_certificates() {
 async fn the_certificates_of_the_system_are_trusted_unless_others_are_set() {
     let server = SecureServer::start().await;
     let refusal = refusal(RedisSemaphore::connect(server.url()).await);
-    says_that_it_is_not_trusted(&refusal);
+    assert_untrusted(&refusal);
     let output = child(module_path!(), "a_process_with_system_certificates")
         .env(URL, server.url())
         .env("SSL_CERT_FILE", server.authority_file())
         .output()
         .expect("the process starts");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}"
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
     );
 }
 
@@ -276,10 +276,10 @@ async fn a_private_key_is_in_no_error_and_in_no_debug_output() {
     let builder = RedisSemaphore::builder().client_certificate(own.certificate, own.key.as_str());
     let wrong = RedisSemaphore::builder().client_certificate(key_of_another, own.key);
     let wrong = wrong.connect(server.url()).await.expect_err("they differ");
-    let said = format!("{builder:?} {wrong:?} {}", causes(&wrong));
+    let text = format!("{builder:?} {wrong:?} {}", causes(&wrong));
     assert!(
-        !said.contains(&secret) && !said.contains("PRIVATE"),
-        "{said}"
+        !text.contains(&secret) && !text.contains("PRIVATE"),
+        "{text}"
     );
 }
 
@@ -302,7 +302,7 @@ async fn status(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_market_trusts_the_authority_that_it_is_told() {
+async fn a_market_trusts_the_authority_of_its_setting() {
     let mut server = SecureServer::start().await;
     let authority = server.authority_file();
     let authority = authority.to_str().expect("it is text");
@@ -317,14 +317,14 @@ async fn a_market_trusts_the_authority_that_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_market_trusts_no_authority_that_it_was_not_told() {
+async fn a_market_without_the_setting_does_not_trust_the_authority() {
     let server = SecureServer::start().await;
     let url = server.url();
     let mut market = command("market", &[("REDIS_URL", &*url), ("PORT", "0")]);
     let output = market.output().await.expect("it ends");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && said.starts_with("REDIS_URL: "),
-        "{said}"
+        !output.status.success() && text.starts_with("REDIS_URL: "),
+        "{text}"
     );
 }

@@ -85,9 +85,9 @@ async fn a_wrong_password_is_refused_and_shown_nowhere() {
     let gone = RedisSemaphore::connect("redis://:battery-staple@127.0.0.1:1/").await;
     let shown = r#"RedisSemaphore { prefix: "semaphore:", lease: 10s, .. }"#;
     assert_eq!(format!("{store:?}"), shown);
-    let said = format!("{store:?} {wrong:?} {} {gone:?}", causes(&wrong));
+    let text = format!("{store:?} {wrong:?} {} {gone:?}", causes(&wrong));
     for secret in [PASSWORD, ENCODED, "battery-staple"] {
-        assert!(!said.contains(secret), "{said}");
+        assert!(!text.contains(secret), "{text}");
     }
     assert_eq!(wrong.setting(), Some("url"));
 }
@@ -103,14 +103,14 @@ async fn a_url_that_cannot_work_is_blamed_without_its_password() {
         "unix:///nowhere?pass=battery-staple&db=none",
     ] {
         let error = RedisSemaphore::connect(url).await.expect_err("it is wrong");
-        let said = format!("{error:?} {}", causes(&error));
-        assert!(!said.contains("battery-staple"), "{said}");
+        let text = format!("{error:?} {}", causes(&error));
+        assert!(!text.contains("battery-staple"), "{text}");
         assert_eq!(blamed(Err(error)), "url", "{url}");
     }
 }
 
 #[tokio::test]
-async fn a_number_of_a_database_that_is_not_there_is_blamed() {
+async fn a_url_with_the_number_of_a_missing_database_is_blamed() {
     let server = RedisServer::with(&["--databases", "2"]);
     let mut raw = Raw::connect(server.port()).await;
     let outcome = RedisSemaphore::connect(server.url() + "2").await;
@@ -126,18 +126,18 @@ async fn a_number_of_a_database_that_is_not_there_is_blamed() {
 async fn a_tls_url_blames_the_url_and_names_the_missing_features() {
     let outcome = RedisSemaphore::connect("rediss://:secret@127.0.0.1:1/").await;
     let error = outcome.expect_err("there is no TLS");
-    let said = causes(&error);
+    let text = causes(&error);
     assert!(
-        said.contains("tls-rustls") && said.contains("tls-native-tls"),
-        "{said}"
+        text.contains("tls-rustls") && text.contains("tls-native-tls"),
+        "{text}"
     );
-    assert!(!format!("{said} {error:?}").contains("secret"), "{said}");
+    assert!(!format!("{text} {error:?}").contains("secret"), "{text}");
     assert_eq!(blamed(Err(error)), "url");
 }
 
 #[cfg(not(any(feature = "tls-rustls", feature = "tls-native-tls")))]
 #[tokio::test]
-async fn what_else_is_wrong_with_a_url_is_not_taken_for_missing_tls() {
+async fn another_mistake_in_a_url_is_not_taken_for_missing_tls() {
     let outcome = RedisSemaphore::connect("redis://127.0.0.1:1/not-a-number").await;
     let error = outcome.expect_err("the URL cannot work");
     assert_eq!(error.setting(), Some("url"));

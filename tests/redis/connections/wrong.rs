@@ -1,5 +1,5 @@
-//! Setups that cannot work, as new users make them. The error alone explains each of them, and only temporary
-//! conditions are reported as unavailable.
+//! Mistakes in setups, as new users make them. The error alone explains each mistake, and only temporary conditions are
+//! reported as unavailable.
 //!
 //! Promises: P20.
 
@@ -29,11 +29,11 @@ fn patient() -> Builder {
 /// Asserts that an outcome is an error that satisfies `is_it` and contains all of these words.
 fn explained(outcome: Outcome, is_it: impl Fn(&ConnectError) -> bool, words: &[&str]) {
     let error = outcome.expect_err("it cannot work");
-    let said = causes(&error);
+    let text = causes(&error);
     assert!(is_it(&error), "{error:?}");
-    let is_said = |word: &&str| said.contains(*word);
-    assert!(words.iter().all(is_said), "{said}");
-    assert!(!format!("{said} {error:?}").contains("staple"), "{said}");
+    let is_in_text = |word: &&str| text.contains(*word);
+    assert!(words.iter().all(is_in_text), "{text}");
+    assert!(!format!("{text} {error:?}").contains("staple"), "{text}");
 }
 
 fn is_credentials(error: &ConnectError) -> bool {
@@ -49,7 +49,7 @@ fn is_setting(setting: &str) -> impl Fn(&ConnectError) -> bool {
 }
 
 /// A server that requires a password.
-async fn closed() -> RedisServer {
+async fn protected() -> RedisServer {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CONFIG", "SET", "requirepass", "battery-staple"])
@@ -58,8 +58,8 @@ async fn closed() -> RedisServer {
 }
 
 #[tokio::test]
-async fn a_password_that_is_wrong_missing_or_needless_is_told() {
-    let (closed, open) = (closed().await, RedisServer::start());
+async fn a_password_that_is_wrong_missing_or_needless_is_reported() {
+    let (closed, open) = (protected().await, RedisServer::start());
     let connect = async |url: String| patient().connect(url).await;
     let refuses = ["refuses the user or the password", "WRONGPASS"];
     for protocol in ["", "?protocol=3"] {
@@ -81,8 +81,8 @@ async fn a_password_that_is_wrong_missing_or_needless_is_told() {
 }
 
 #[tokio::test]
-async fn a_password_that_is_too_long_for_redis_to_read_is_told() {
-    let (closed, open) = (closed().await, RedisServer::start());
+async fn a_password_that_is_too_long_for_redis_to_read_is_reported() {
+    let (closed, open) = (protected().await, RedisServer::start());
     let connect = async |url: String| {
         let builder = patient().when_unavailable(WhenUnavailable::Admit);
         builder.connect(url).await
@@ -100,8 +100,8 @@ async fn a_password_that_is_too_long_for_redis_to_read_is_told() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_whatever_its_words() {
-    let (closed, open) = (closed().await, RedisServer::start());
+async fn a_wrong_password_is_reported_whatever_words_it_contains() {
+    let (closed, open) = (protected().await, RedisServer::start());
     let connect = async |url: String| patient().connect(url).await;
     for word in ["password", "user", "a", "default", "sure", "WRONGPASS"] {
         let wrong = connect(closed.url_of(&format!(":{word}"))).await;
@@ -112,7 +112,7 @@ async fn a_wrong_password_is_told_whatever_its_words() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_is_told() {
+async fn a_database_that_does_not_exist_is_reported() {
     let server = RedisServer::start();
     let words = ["no such database", "DB index is out of range"];
     let outcome = patient().connect(server.url() + "99").await;
@@ -124,7 +124,7 @@ async fn a_database_that_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn a_command_that_an_access_control_list_lacks_is_named_on_the_way_in_too() {
+async fn a_command_that_an_access_control_list_lacks_is_named_while_connecting_too() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let lacks = |command: &'static str| {
@@ -153,7 +153,7 @@ async fn a_command_that_an_access_control_list_lacks_is_named_on_the_way_in_too(
 }
 
 #[tokio::test]
-async fn a_server_of_another_kind_is_told() {
+async fn a_server_of_another_kind_is_reported() {
     let server = RedisServer::start();
     let urls = || [server.url()];
     let outcome = patient().connect_sentinel(urls(), Sentinels::NAME).await;
@@ -215,7 +215,7 @@ async fn one_node_of_a_cluster_is_no_store_unless_it_has_all_keys() {
 }
 
 #[tokio::test]
-async fn a_url_without_a_scheme_is_told() {
+async fn a_url_without_a_scheme_is_reported() {
     let outcome = RedisSemaphore::connect("localhost:6379").await;
     explained(outcome, is_setting("url"), &["(is \"redis://\" missing?)"]);
     let outcome = RedisSemaphore::builder()
@@ -225,7 +225,7 @@ async fn a_url_without_a_scheme_is_told() {
 }
 
 #[tokio::test]
-async fn a_replica_is_told() {
+async fn a_replica_is_reported() {
     let primary = RedisServer::start();
     let port = primary.client_port().to_string();
     let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &port]);
@@ -262,7 +262,7 @@ async fn a_server_that_is_down_full_or_busy_is_unavailable() {
     explained(outcome, is_unavailable, &["Connection refused"]);
 }
 
-/// A server that sends `answer` to each connection and closes it.
+/// The URL of a server that sends `answer` to each connection and closes it.
 async fn declines(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");
@@ -277,7 +277,7 @@ async fn declines(answer: &'static str) -> String {
 }
 
 #[tokio::test]
-async fn what_a_server_says_to_a_connection_that_it_declines_is_told() {
+async fn the_message_of_a_server_that_declines_a_connection_is_reported() {
     let url = declines("-DENIED Redis is running in protected mode\r\n").await;
     let words = ["protected mode", "set a password", "DENIED"];
     explained(patient().connect(url).await, is_setting("url"), &words);
@@ -287,7 +287,7 @@ async fn what_a_server_says_to_a_connection_that_it_declines_is_told() {
 }
 
 #[tokio::test]
-async fn a_server_that_delays_writes_is_silent_for_the_whole_time_of_a_check() {
+async fn a_server_that_delays_writes_is_reported_as_silent() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["CLIENT", "PAUSE", "9000", "WRITE"]).await;
@@ -308,20 +308,20 @@ async fn a_wrong_server_among_silent_ones_is_no_reason_to_give_up() {
 }
 
 #[tokio::test]
-async fn a_claim_without_a_server_says_each_cause_once() {
+async fn a_claim_without_a_server_names_each_cause_once() {
     let mut server = RedisServer::start();
     let store = patient().connect(server.url()).await.expect("it connects");
     server.kill();
     eventually("the connection is refused", BOUND, async || {
         let answer = store.acquire(claim()).await;
-        let said = causes(&answer.expect_err("no server is there"));
-        said.contains("no connection to Redis: Connection refused")
+        let text = causes(&answer.expect_err("no server is there"));
+        text.contains("no connection to Redis: Connection refused")
     })
     .await;
 }
 
-/// A server that sends `answer` to each command.
-async fn says(answer: &'static str) -> String {
+/// The URL of a server that sends `answer` to each command.
+async fn answers_with(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -346,7 +346,7 @@ async fn answer_all(socket: TcpStream, answer: &'static str) -> std::io::Result<
 }
 
 #[tokio::test]
-async fn what_may_pass_is_unavailable_and_what_is_no_redis_is_not() {
+async fn temporary_errors_are_unavailable_and_a_server_other_than_redis_is_a_mistake() {
     for line in [
         "-LOADING Redis is loading the dataset in memory\r\n",
         "-MASTERDOWN Link with MASTER is down\r\n",
@@ -357,22 +357,22 @@ async fn what_may_pass_is_unavailable_and_what_is_no_redis_is_not() {
         "-upstream failure\r\n",
         "-NOMASTERLINK Can't serve\r\n",
     ] {
-        let outcome = patient().connect(says(line).await).await;
+        let outcome = patient().connect(answers_with(line).await).await;
         let text = line
             .trim_start_matches(|char: char| !char.is_whitespace())
             .trim();
         explained(outcome, is_unavailable, &[text]);
     }
     for line in ["HTTP/1.1 400 Bad Request\r\n", "+OK\r\n", ":1\r\n"] {
-        let outcome = patient().connect(says(line).await).await;
-        let said = causes(outcome.as_ref().expect_err("it is none"));
-        assert!(!said.contains('\n'), "{said}");
+        let outcome = patient().connect(answers_with(line).await).await;
+        let text = causes(outcome.as_ref().expect_err("it is not Redis"));
+        assert!(!text.contains('\n'), "{text}");
         explained(outcome, is_setting("url"), &["no Redis"]);
     }
 }
 
 #[tokio::test]
-async fn a_connector_that_refuses_what_it_gets_is_named_and_one_that_reaches_no_server_is_not() {
+async fn a_connector_that_refuses_its_arguments_is_blamed_and_one_that_reaches_no_server_is_not() {
     let server = RedisServer::start();
     let fails = |kind: ErrorKind| {
         let builder = patient().connector(move |_, _| ready(Err((kind, "it is mine").into())));
@@ -387,15 +387,15 @@ async fn a_connector_that_refuses_what_it_gets_is_named_and_one_that_reaches_no_
 }
 
 #[tokio::test]
-async fn an_old_server_is_told() {
-    let url = says("$22\r\nredis_version:5.0.14\r\n\r\n").await;
+async fn an_old_server_is_reported() {
+    let url = answers_with("$22\r\nredis_version:5.0.14\r\n\r\n").await;
     let words = ["5.0.14", "6.2", "use a newer one"];
     explained(patient().connect(url).await, is_setting("url"), &words);
 }
 
 #[cfg(any(feature = "tls-rustls", feature = "tls-native-tls"))]
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_on_one_side_only_is_told() {
+async fn tls_on_one_side_only_is_reported() {
     let server = testing::redis::secure::SecureServer::start().await;
     let outcome = patient()
         .connect(server.url().replace("rediss", "redis"))

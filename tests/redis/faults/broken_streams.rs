@@ -1,4 +1,4 @@
-//! Connections that deliver single bytes, and end in the middle of an answer.
+//! Connections that deliver answers byte by byte, and end in the middle of an answer.
 //!
 //! Promises: P6.
 
@@ -20,13 +20,12 @@ use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 /// Long enough that no lease ends during the test.
 const LEASE: Duration = Duration::from_secs(60);
-/// The ends of connections are noticed at once here, so no call has to time out. A busy machine may need seconds for a
-/// call.
+/// Tolerates a busy machine, which may need seconds for a call. The ends of connections are noticed without a timeout.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// More than may be in flight singly, so that some calls travel in batches.
+/// More than the calls that may be in flight, so that some calls carry several claims.
 const KEYS: u32 = 10;
 
-/// A claim for a full key, whose limit is unique.
+/// A claim for a full key. Each full key has a different limit.
 fn full(number: u32) -> Claim {
     Claim::new(format!("full{number}")).with_limit(100 + number)
 }
@@ -93,7 +92,7 @@ async fn answers_in_single_bytes_over_connections_that_break_reach_their_claims(
         let before = answered.load(SeqCst);
         eventually("claims are answered", BOUND * 2, async || {
             if let Some(wrong) = tasks.try_join_next() {
-                wrong.expect("each answer is its claim's");
+                wrong.expect("each claim gets its own answer");
             }
             answered.load(SeqCst) > before + 10
         })
@@ -103,9 +102,11 @@ async fn answers_in_single_bytes_over_connections_that_break_reach_their_claims(
     tasks.shutdown().await;
     rig.proxy.one_byte_replies(false);
     // The acquire of a dropped claim may still run until its call ends.
-    eventually("what claims had is released", TIMEOUT + BOUND, async || {
-        units_of(&mut rig.raw, "*:free*:held").await == 0
-    })
+    eventually(
+        "the units of claims are released",
+        TIMEOUT + BOUND,
+        async || units_of(&mut rig.raw, "*:free*:held").await == 0,
+    )
     .await;
     let filled = (0..KEYS).map(|number| 100 + number as usize).sum::<usize>();
     assert_eq!(units_of(&mut rig.raw, "*:full*:held").await, filled);

@@ -18,7 +18,7 @@ use tower_semaphore::{AcquireError, Claim, Operate, Permit, Policy, RedisSemapho
 
 /// Long enough that no lease ends by itself.
 const LEASE: Duration = Duration::from_secs(60);
-/// Much shorter than a lease, and than the time for which a waiter counts as alive.
+/// Much shorter than a lease, and than the time until a dead waiter is removed.
 const SOON: Duration = Duration::from_secs(5);
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
 
@@ -33,7 +33,7 @@ fn is_acquire(args: &[Vec<u8>]) -> bool {
     names(b":a}:queue") && args.get(7).is_some_and(|arg| arg.len() > 1)
 }
 
-/// The ids in the acquires that the proxy has seen.
+/// The distinct ids in the acquires that the proxy has seen.
 fn ids(proxy: &Proxy) -> HashSet<Vec<u8>> {
     let log = proxy.log();
     let acquires = log.iter().filter(|seen| is_acquire(&seen.args));
@@ -75,7 +75,7 @@ async fn a_claim_whose_reply_is_lost_is_granted_once_by_its_second_try() {
                 .count()
                 >= 2
         );
-        assert_eq!(ids(&rig.proxy).len(), 1, "the second try had another name");
+        assert_eq!(ids(&rig.proxy).len(), 1, "the second try had another id");
         assert!(permit.release().await);
         assert_eq!(rig.raw.zcard(HELD).await, 0);
     }
@@ -127,9 +127,9 @@ async fn a_revocation_whose_reply_is_lost_is_an_error_and_is_not_sent_again() {
     is_lost.expect("it was revoked all the same");
 }
 
-const SHORT: Duration = Duration::from_secs(2);
-/// The time in which a claim may run, under the default timeout.
-const BUDGET: Duration = Duration::from_millis(500);
+const SHORT_LEASE: Duration = Duration::from_secs(2);
+/// The longest time that a claim takes under the default timeout.
+const CLAIM_TIME: Duration = Duration::from_millis(500);
 const KEYS: u64 = 30;
 const RELEASE: &str = concat!(
     include_str!("../../../proto/src/verbs/common.lua"),
@@ -164,7 +164,7 @@ async fn last_end(raw: &mut Raw) -> i64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permits_whose_releases_are_lost_are_free_when_their_leases_end_and_tries_are_few() {
-    let mut rig = Rig::new(RedisSemaphore::builder().lease(SHORT)).await;
+    let mut rig = Rig::new(RedisSemaphore::builder().lease(SHORT_LEASE)).await;
     let other = RedisSemaphore::connect(rig.server.url()).await;
     let other = other.expect("it connects");
     let mut permits: Vec<Permit> = Vec::new();
@@ -180,7 +180,7 @@ async fn permits_whose_releases_are_lost_are_free_when_their_leases_end_and_trie
     rig.proxy.clear_log();
     let dropped = Instant::now();
     drop(permits);
-    sleep(SHORT / 2).await;
+    sleep(SHORT_LEASE / 2).await;
     let end = last_end(&mut rig.raw).await;
     granted_at(end, &mut rig.raw, async || {
         let mut free = true;
@@ -191,14 +191,14 @@ async fn permits_whose_releases_are_lost_are_free_when_their_leases_end_and_trie
     })
     .await;
     // After this sleep every lease has ended, so no further release is needed.
-    sleep((SHORT + BUDGET * 2).saturating_sub(dropped.elapsed())).await;
+    sleep((SHORT_LEASE + CLAIM_TIME * 2).saturating_sub(dropped.elapsed())).await;
     let (tries, connections) = (releases(&rig.proxy).len(), rig.proxy.connections());
     println!("{tries} tries, {connections} connections");
     // Pauses between attempts double, and one call carries the releases of many keys.
     assert!((3..=40).contains(&tries), "{tries} tries");
     assert!(connections <= 4, "{connections} connections");
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(releases(&rig.proxy).len(), tries, "they go on for ever");
+    assert_eq!(releases(&rig.proxy).len(), tries, "releases are still sent");
     rig.proxy.forward();
     let permit = rig.store.acquire(claim("0")).await.expect("it is free");
     assert!(permit.release().await);

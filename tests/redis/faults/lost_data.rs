@@ -1,5 +1,5 @@
-//! Data is lost under load. All keys vanish, or a single key of a semaphore, as by an eviction, or a lagging replica
-//! replaces its primary.
+//! Data is lost under load: all keys vanish, one key of a semaphore is evicted, or a lagging replica replaces its
+//! primary.
 //!
 //! Promises: P4, P6.
 
@@ -19,8 +19,8 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 /// Long enough that a busy machine loses no permit, and fails no claim under the longest timeout.
 const LEASE: Duration = Duration::from_secs(6);
-/// A refresh interval, and slack for a busy machine.
-const TOLD: Duration = Duration::from_secs(2 + 3);
+/// The time within which holders notice a loss: a refresh interval, and slack for a busy machine.
+const NOTICED: Duration = Duration::from_secs(2 + 3);
 const BOUND: Duration = Duration::from_secs(20);
 const LIMIT: usize = 6;
 /// The number of permits that are held during the whole test.
@@ -86,13 +86,13 @@ impl Crowd {
                 stop.run_until_cancelled(work).await;
             });
         }
-        crowd.goes_on().await;
+        crowd.grants_more().await;
         assert_eq!(crowd.in_flight.most(), LIMIT);
         crowd
     }
 
     /// Waits until many more permits have been granted.
-    async fn goes_on(&self) {
+    async fn grants_more(&self) {
         let before = self.in_flight.begun();
         eventually("permits are granted", BOUND, async || {
             self.in_flight.begun() > before + 40
@@ -105,10 +105,10 @@ impl Crowd {
         self.in_flight.most()
     }
 
-    /// Waits until each stream either is notified of its loss or holds its unit again. If the unit is free at the next
-    /// refresh, the permit gets it back and no notification is needed.
-    async fn is_told_or_back(&self, raw: &mut Raw) {
-        eventually("each holder is told, or back", TOLD, async || {
+    /// Waits until each stream is notified of its loss or holds its unit again: a permit gets a unit back without a
+    /// notification if one is free at its next refresh.
+    async fn is_notified_or_back(&self, raw: &mut Raw) {
+        eventually("each holder is notified, or back", NOTICED, async || {
             let held = raw.zmembers(HELD).await.into_iter();
             let back = held.filter(|(id, _)| id.ends_with(b".stream")).count();
             let lost = self.streams.iter().filter(|stream| stream.permit.is_lost());
@@ -130,13 +130,13 @@ impl Crowd {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flush_under_load_lets_in_a_limit_more_at_most_and_holders_know_or_come_back() {
+async fn a_flush_under_load_admits_at_most_twice_the_limit_and_notifies_or_restores_holders() {
     let server = RedisServer::start();
     let crowd = Crowd::start(&server.url()).await;
     let mut raw = Raw::connect(server.port()).await;
     assert_eq!(raw.cmd(&["FLUSHALL"]).await.text(), "OK");
-    crowd.is_told_or_back(&mut raw).await;
-    crowd.goes_on().await;
+    crowd.is_notified_or_back(&mut raw).await;
+    crowd.grants_more().await;
     let most = crowd.most();
     println!("{most} in flight under a limit of {LIMIT}");
     assert!(most <= 2 * LIMIT, "{most} in flight");
@@ -152,12 +152,12 @@ async fn evict(key: &str) {
     for _ in 0..3 {
         raw.cmd(&["DEL", &name]).await;
         if key == "held" {
-            crowd.is_told_or_back(&mut raw).await;
+            crowd.is_notified_or_back(&mut raw).await;
             break;
         }
-        crowd.goes_on().await;
+        crowd.grants_more().await;
     }
-    crowd.goes_on().await;
+    crowd.grants_more().await;
     // Only the key `held` records held permits.
     let (most, allowed) = (crowd.most(), if key == "held" { 2 * LIMIT } else { LIMIT });
     println!("{key}: {most} in flight under a limit of {LIMIT}");
@@ -166,7 +166,7 @@ async fn evict(key: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_key_of_a_semaphore_that_is_evicted_under_load_lets_in_no_more_than_a_flush_does() {
+async fn an_evicted_key_of_a_semaphore_under_load_admits_no_more_than_a_flush() {
     join_all(["held", "queue", "alive", "token"].map(evict)).await;
 }
 
@@ -182,7 +182,7 @@ async fn replica_of(server: &RedisServer) -> (RedisServer, Raw) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failover_to_a_replica_that_lags_lets_in_a_limit_more_at_most_and_holders_know() {
+async fn a_failover_to_a_lagging_replica_admits_at_most_twice_the_limit_and_notifies_holders() {
     let mut primary = RedisServer::start();
     let proxy = Proxy::start(&primary).await;
     let (replica, mut raw) = replica_of(&primary).await;
@@ -192,8 +192,8 @@ async fn a_failover_to_a_replica_that_lags_lets_in_a_limit_more_at_most_and_hold
     assert_eq!(raw.zcard(HELD).await, 0);
     primary.kill();
     proxy.redirect(&replica);
-    crowd.is_told_or_back(&mut raw).await;
-    crowd.goes_on().await;
+    crowd.is_notified_or_back(&mut raw).await;
+    crowd.grants_more().await;
     let most = crowd.most();
     println!("{most} in flight under a limit of {LIMIT}");
     assert!(most <= 2 * LIMIT, "{most} in flight");

@@ -29,13 +29,14 @@ use tower_semaphore::{AcquireError, Claim, RedisSemaphore, Semaphore};
 
 const LEASE: Duration = Duration::from_millis(900);
 const BOUND: Duration = Duration::from_secs(20);
+/// The time for which odd answers are sent.
 const TIME: Duration = Duration::from_secs(2);
 const LIMIT: u32 = 5;
 
-/// Replaces values in answers while `is_odd` is set.
+/// Replaces values in answers while `is_on` is set.
 #[derive(Clone)]
 struct Odd {
-    is_odd: Arc<AtomicBool>,
+    is_on: Arc<AtomicBool>,
     rng: Arc<Mutex<Rng>>,
 }
 
@@ -43,13 +44,14 @@ impl Odd {
     /// Replaces one value, at any depth, in three of four answers.
     fn spoil(&self, answer: Value) -> Value {
         let mut rng = self.rng.lock().expect("no panic");
-        if !self.is_odd.load(SeqCst) || rng.once_in(4) {
+        if !self.is_on.load(SeqCst) || rng.once_in(4) {
             return answer;
         }
         spoil(answer, &mut rng)
     }
 
-    /// A connector that spoils the answers of command connections. Messages are not spoiled.
+    /// A connector that spoils the answers of command connections. The connection for messages, which uses RESP3, is
+    /// not touched.
     async fn connect(
         self,
         info: ConnectionInfo,
@@ -67,7 +69,7 @@ impl Odd {
         let requests = std::net::TcpStream::connect((&**host, *port))?;
         let answers = requests.try_clone()?;
         let (ours, theirs) = duplex(1 << 16);
-        let (mut asked, mut answered) = split(theirs);
+        let (mut requested, mut answered) = split(theirs);
         let (sender, mut spoiled) = mpsc::unbounded_channel();
         thread::spawn(move || {
             let mut parser = Parser::new();
@@ -77,7 +79,7 @@ impl Odd {
         });
         tokio::spawn(async move {
             let mut request = [0; 1 << 14];
-            while let Ok(length @ 1..) = asked.read(&mut request).await {
+            while let Ok(length @ 1..) = requested.read(&mut request).await {
                 // Requests are short enough for a blocking write.
                 let _ = (&requests).write_all(&request[..length]);
             }
@@ -118,8 +120,8 @@ fn encoded(value: &Value) -> Vec<u8> {
             items('%', all.len(), &mut both)
         }
         Value::ServerError(error) => {
-            let said = error.details().unwrap_or_default();
-            format!("-{} {said}\r\n", error.code()).into_bytes()
+            let text = error.details().unwrap_or_default();
+            format!("-{} {text}\r\n", error.code()).into_bytes()
         }
         _ => b"$-1\r\n".to_vec(),
     }
@@ -140,6 +142,7 @@ fn spoil(value: Value, rng: &mut Rng) -> Value {
     }
 }
 
+/// A random value, which scripts rarely return in this place.
 fn any(rng: &mut Rng) -> Value {
     let numbers = [i64::MIN, -1, 0, 1, 7, 1 << 53, i64::MAX];
     let texts = ["", "-1", "1 2 3", "99999999999999999999", "nan", "\u{fffd}"];
@@ -160,7 +163,7 @@ fn panics() -> Arc<AtomicUsize> {
     let (count, usual) = (Arc::<AtomicUsize>::default(), panic::take_hook());
     let panics = Arc::clone(&count);
     panic::set_hook(Box::new(move |info| {
-        let is_of_a_test = |at: &Location<'_>| at.file().starts_with("tests/");
+        let is_of_a_test = |location: &Location<'_>| location.file().starts_with("tests/");
         panics.fetch_add(
             usize::from(!info.location().is_some_and(is_of_a_test)),
             SeqCst,
@@ -214,27 +217,27 @@ async fn serves_in_full(store: &RedisSemaphore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_of_a_wrong_shape_is_an_error_and_no_panic_and_is_soon_forgotten() {
+async fn an_answer_of_a_wrong_shape_is_an_error_and_no_panic_and_has_no_lasting_effect() {
     let panics = panics();
     let server = RedisServer::start();
     let seed = u64::from(std::process::id());
     println!("seed {seed}");
     let odd = Odd {
-        is_odd: Arc::default(),
+        is_on: Arc::default(),
         rng: Arc::new(Mutex::new(Rng::new(seed))),
     };
     let builder = RedisSemaphore::builder().lease(LEASE);
     let own = odd.clone();
     let builder = builder.connector(move |info, config| own.clone().connect(info, config));
     let store = connected(async || builder.clone().connect(server.url()).await).await;
-    odd.is_odd.store(true, SeqCst);
+    odd.is_on.store(true, SeqCst);
     let (mut tasks, start, mut rng) = (JoinSet::new(), Instant::now(), Rng::new(seed));
     for _ in 0..16 {
         tasks.spawn(work(store.clone(), rng.another(), start));
     }
     let seen: usize = tasks.join_all().await.into_iter().sum();
     assert!(seen > 20, "only {seen} claims found their answer odd");
-    odd.is_odd.store(false, SeqCst);
+    odd.is_on.store(false, SeqCst);
     serves_in_full(&store).await;
     assert_eq!(panics.load(SeqCst), 0);
 }

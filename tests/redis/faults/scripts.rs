@@ -1,4 +1,4 @@
-//! Scripts that the server keeps forgetting, and a script that is aborted midway.
+//! Scripts that are flushed from the server all the time, and a script that is aborted midway.
 //!
 //! Promises: P1, P5.
 
@@ -27,9 +27,10 @@ const LIMIT: u32 = 3;
 
 const CLIENTS: usize = 12;
 
-/// The smallest numbers of flushes and of requests served while they run.
+/// The test ends after at least this number of flushes.
 const FLUSHES: usize = 300;
 
+/// The test ends after at least this number of served requests.
 const SERVED: usize = 200;
 
 /// A timeout that tolerates a busy machine.
@@ -41,7 +42,8 @@ struct Load {
     is_over: Arc<AtomicBool>,
 }
 
-/// Sends requests until the flushes stop. Half of the clients wait for their permits. Returns how many were refused.
+/// Sends requests until the flushes stop. Clients with an odd number wait for their permits. Returns the number of
+/// refusals.
 async fn client(store: RedisSemaphore, number: usize, load: Load) -> usize {
     let wait = Duration::from_millis([0, 300][number % 2]);
     let handler = service_fn(|_: Request<String>| {
@@ -79,7 +81,7 @@ async fn flush(port: u16, load: &Load) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scripts_that_are_flushed_all_the_time_are_seen_by_no_client_and_grant_nothing_twice() {
+async fn no_client_notices_that_scripts_are_flushed_and_nothing_is_granted_twice() {
     let mut rig = Rig::new(RedisSemaphore::builder().timeout(PATIENCE)).await;
     let other = RedisSemaphore::builder().timeout(PATIENCE);
     let other = other.connect(rig.server.url()).await.expect("it connects");
@@ -100,7 +102,7 @@ async fn scripts_that_are_flushed_all_the_time_are_seen_by_no_client_and_grant_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_grow_although_a_script_was_aborted_right_after_it_had_counted_one() {
+async fn tokens_grow_although_a_script_was_aborted_right_after_it_had_used_one() {
     let server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url()).await;
     let store = store.expect("it connects");

@@ -1,5 +1,4 @@
-//! HTTP clients. One can read a body slowly or not at all. Traders reach the market through any process, whatever its
-//! state.
+//! HTTP clients, and the traders' access to the market through any process, whatever its state.
 
 use super::{fixture::Fixture, fleet::PROCESSES};
 use http::{Method, Request, Response};
@@ -29,7 +28,7 @@ impl Client {
         Self(builder.http2_only(true).build_http())
     }
 
-    /// A client that uses HTTP/2 and stalls bodies that it does not read.
+    /// A client over HTTP/2. A body that it does not read stalls, because the server must stop sending.
     pub(crate) fn narrow() -> Self {
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
@@ -57,13 +56,14 @@ impl Client {
     }
 }
 
-/// A trader gives up after this time, and the outcome of its request is then unknown.
+/// A trader gives up after this time, so the outcome of its request is unknown.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The pause before each request. It is long, because traders are not meant to load the fleet.
+/// The pause before each request, because traders should not load the fleet.
 const THOUGHT: Duration = Duration::from_millis(20);
 /// The pause after a refusal or a missing answer.
 const REST: Duration = Duration::from_millis(100);
 
+/// Sends the traders' requests to the fleet's processes.
 pub(crate) struct Doors {
     fixture: Arc<Fixture>,
     client: Client,
@@ -77,7 +77,8 @@ impl Doors {
         }
     }
 
-    /// The status and the body. `None` if the answer breaks off or does not arrive.
+    /// Sends a request to the process with number `door`. Returns the status and the body, or `None` if the answer
+    /// breaks off or does not arrive.
     pub(crate) async fn send(
         &self,
         door: usize,

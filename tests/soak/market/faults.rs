@@ -14,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// A deck of cards that is reshuffled whenever it is empty.
+/// A deck of cards that is refilled whenever it is empty.
 struct Deck<T> {
     all: Vec<T>,
     left: Vec<T>,
@@ -28,7 +28,7 @@ impl<T: Copy> Deck<T> {
         }
     }
 
-    /// True if all cards have been drawn equally often.
+    /// True if all cards have been drawn.
     fn is_used_up(&self) -> bool {
         self.left.is_empty()
     }
@@ -46,16 +46,19 @@ impl<T: Copy> Deck<T> {
 enum Fault {
     /// The server loses the scripts.
     ScriptsFlushed,
-    /// The connections of one process end, or those of all processes.
+    /// The connections of one process end.
     Cut,
+    /// The connections of all processes end.
     CutAll,
-    /// Either no data passes, or no replies do.
+    /// No data passes between one process and Redis, or no replies do.
     Silence,
+    /// `CLIENT PAUSE`, shorter or longer than a lease.
     Paused,
     PausedLong,
+    /// Redis gets a SIGSTOP, for shorter or longer than a lease.
     Stopped,
     StoppedLong,
-    /// The library's keys vanish at one moment. The market's keys stay, so that it can be judged.
+    /// All keys of the library vanish at once. The market's keys stay, so that its trades can be judged.
     Flushed,
     /// Redis is killed and restarted with all its data.
     Killed,
@@ -81,7 +84,7 @@ const ENDS: [End; 4] = [End::Close, End::HalfClose, End::Reset, End::Silence];
 const FLUSH: &str = "for _, key in ipairs(redis.call('KEYS', 'semaphore:*')) do \
     redis.call('DEL', key) end";
 
-/// The pause after each round. It is long enough that a problem in it cannot be blamed on a fault.
+/// The pause after each round. A problem near its end is not the consequence of a fault.
 const CALM: Duration = Duration::from_secs(12);
 
 /// Injects faults of Redis and of the connections to it, one after another, until `calm` is cancelled.
@@ -91,7 +94,7 @@ pub(crate) async fn of_redis(fixture: &Fixture, mut rng: Rng) {
         sleep(rng.millis(1_000..4_000)).await;
         let fault = deck.draw(&mut rng);
         let unreachable = fixture.reachable.write().await;
-        one(fixture, fault, &mut rng).await;
+        inject(fixture, fault, &mut rng).await;
         drop(unreachable);
         if deck.is_used_up() {
             sleep(CALM).await;
@@ -99,7 +102,7 @@ pub(crate) async fn of_redis(fixture: &Fixture, mut rng: Rng) {
     }
 }
 
-async fn one(fixture: &Fixture, fault: Fault, rng: &mut Rng) {
+async fn inject(fixture: &Fixture, fault: Fault, rng: &mut Rng) {
     let (short, long) = (rng.millis(SHORT_MS), rng.millis(LONG_MS));
     fixture.report.fault(format_args!("Redis {fault:?}"));
     match fault {
@@ -156,9 +159,10 @@ async fn silence(fixture: &Fixture, length: Duration, rng: &mut Rng) {
     let at = rng.below(PROCESSES);
     let _disturbance = fixture.disturb(Whom::Process(at));
     let proxy = &fixture.fleet.proxies[at];
-    match rng.once_in(2) {
-        true => proxy.black_hole(),
-        false => proxy.mute(),
+    if rng.once_in(2) {
+        proxy.black_hole();
+    } else {
+        proxy.mute();
     }
     sleep(length).await;
     proxy.forward();
@@ -175,7 +179,7 @@ async fn stop(fixture: &Fixture, length: Duration) {
     server.stop();
     sleep(length).await;
     server.cont();
-    // Permits may be lost only once the server runs again, so wait for its answer.
+    // The fault ends when the server answers again.
     Raw::connect(fixture.port).await.cmd(&["PING"]).await;
 }
 
@@ -208,12 +212,13 @@ pub(crate) async fn of_processes(fixture: &Fixture, mut rng: Rng) {
     while !fixture.calm.is_cancelled() {
         sleep(rng.millis(500..4_000)).await;
         let fault = deck.draw(&mut rng);
-        one_of_processes(fixture, fault, &mut rng).await;
+        inject_into_process(fixture, fault, &mut rng).await;
     }
 }
 
-/// The first process is never replaced, so its memory is measured over the whole run.
-async fn one_of_processes(fixture: &Fixture, fault: ProcessFault, rng: &mut Rng) {
+/// Injects a fault of a process. The first process is never replaced, so that its memory is measured over the whole
+/// run.
+async fn inject_into_process(fixture: &Fixture, fault: ProcessFault, rng: &mut Rng) {
     let (any, replaced) = (rng.below(PROCESSES), 1 + rng.below(PROCESSES - 1));
     let (short, long) = (rng.millis(SHORT_MS), rng.millis(LONG_MS));
     fixture.report.fault(format_args!("process {fault:?}"));

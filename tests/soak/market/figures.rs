@@ -13,10 +13,11 @@ use tokio::time::sleep;
 const TICK: Duration = Duration::from_secs(1);
 /// A process with fewer samples than this has not been warm for long enough to be judged.
 const FEWEST: usize = 30;
-/// How far the peak of the last third of a process's life may exceed that of the second third.
+/// The peaks of the last third of a process's life may exceed those of the second third by a factor (see `judge`) and
+/// by these constants.
 const MORE_MEMORY: u64 = 16 << 20;
 const MORE_DESCRIPTORS: usize = 64;
-/// How many more descriptors an idle process may have than in its first sample.
+/// The number of descriptors that an idle process may have more than in its first sample.
 const MORE_IDLE: usize = 24;
 
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +26,7 @@ struct Sample {
     descriptors: usize,
 }
 
-/// The samples of each process, by position and process id.
+/// The samples of each process, by its position in the fleet and its process id.
 #[derive(Debug, Default)]
 pub(crate) struct Figures(Mutex<BTreeMap<(usize, u32), Vec<Sample>>>);
 

@@ -25,11 +25,11 @@ pub(crate) struct Fixture {
     pub(crate) report: Report,
     pub(crate) troubles: Troubles,
     pub(crate) in_flight: InFlight,
-    /// No process starts while this is locked for writing.
+    /// Locked for writing while Redis has a fault, so that no process starts.
     pub(crate) reachable: RwLock<()>,
-    /// Cancelled at the end of the faults.
+    /// Cancelled when no more faults may begin.
     pub(crate) calm: CancellationToken,
-    /// Cancelled at the end of the load.
+    /// Cancelled when the load must end.
     pub(crate) quiet: CancellationToken,
 }
 
@@ -38,12 +38,13 @@ pub(crate) struct Disturbance<'a> {
     fixture: &'a Fixture,
     whom: Whom,
     trouble: usize,
+    /// True if permits may be lost.
     takes_permits: bool,
 }
 
 impl Fixture {
     pub(crate) async fn start() -> Self {
-        // Every answered write is in the file, so it survives the process.
+        // Each answered write is in the file, so it survives a kill of the server.
         let server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "no"]);
         Self {
             port: server.port(),
@@ -58,12 +59,12 @@ impl Fixture {
         }
     }
 
-    /// Begins a fault that no permit is lost to.
+    /// Begins a fault that is too short for a permit to be lost.
     pub(crate) fn disturb(&self, whom: Whom) -> Disturbance<'_> {
         self.begin(whom, false)
     }
 
-    /// Begins a fault to which permits may be lost.
+    /// Begins a fault that may make holders lose permits.
     pub(crate) fn displace(&self, whom: Whom) -> Disturbance<'_> {
         self.in_flight.suspend(whom);
         self.begin(whom, true)

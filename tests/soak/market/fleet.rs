@@ -70,6 +70,7 @@ impl Fleet {
         lock(&self.markets[at]).take()
     }
 
+    /// Calls a function with a process, unless the process is gone.
     pub(crate) fn with<T>(&self, at: usize, look: impl FnOnce(&mut Market) -> T) -> Option<T> {
         lock(&self.markets[at]).as_mut().map(look)
     }
@@ -79,7 +80,7 @@ impl Fleet {
         self.with(at, |market| market.url.clone())
     }
 
-    /// The process that an id in Redis belongs to, or all processes if it is unknown.
+    /// The process to which an id in Redis belongs, or all processes if it is unknown.
     pub(crate) fn owner(&self, id: &str) -> Whom {
         let process = id.split('.').next().unwrap_or_default();
         let owner = lock(&self.owners).get(process).copied();

@@ -1,8 +1,8 @@
 //! The responses in flight, as their clients see them.
 //!
 //! A response counts from its head until its client hangs up, or until the earliest time at which its body can end. It
-//! holds a permit for all that time, unless a fault has taken the permit. So a response stops counting if its request
-//! was sent before the end of such a fault.
+//! holds a permit for all that time, unless a fault has made its process lose permits. So a response does not count, or
+//! no longer, if such a fault began or ended after its request was sent.
 
 use super::{
     plan::{FLEET_LIMIT, LIMIT},
@@ -18,12 +18,14 @@ pub(crate) struct InFlight(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often permits may have been lost, for all processes together (`None`) and for each.
+    /// The number of beginnings and ends of faults that may lose permits: of all processes (`None`) and of each.
     losses: HashMap<Option<usize>, u64>,
-    /// The number of current faults, for all processes together (`None`) and for each.
+    /// The number of such faults that have not ended: of all processes (`None`) and of each.
     faults: HashMap<Option<usize>, u32>,
     responses: HashMap<u64, Response>,
+    /// The number of the last response.
     last: u64,
+    /// The largest number of responses at the same time.
     most: usize,
 }
 
@@ -56,7 +58,7 @@ impl InFlight {
     ) -> (Option<u64>, Option<String>) {
         let mut state = self.lock();
         let process = ticket.process;
-        if state.losses(process) != ticket.losses || state.goes_on(process) {
+        if state.losses(process) != ticket.losses || state.has_fault(process) {
             return (None, None);
         }
         state.last += 1;
@@ -74,7 +76,7 @@ impl InFlight {
         }
     }
 
-    /// Begins a fault to which permits may be lost.
+    /// Begins a fault that may make holders lose permits.
     pub(crate) fn suspend(&self, whom: Whom) {
         let mut state = self.lock();
         *state.faults.entry(index(whom)).or_default() += 1;
@@ -100,15 +102,16 @@ impl InFlight {
 
 impl State {
     fn losses(&self, process: usize) -> (u64, u64) {
-        let of = |index| self.losses.get(&index).copied().unwrap_or_default();
-        (of(None), of(Some(process)))
+        let count = |index| self.losses.get(&index).copied().unwrap_or_default();
+        (count(None), count(Some(process)))
     }
 
-    fn goes_on(&self, process: usize) -> bool {
-        let of = |index| self.faults.get(&index).is_some_and(|faults| *faults > 0);
-        of(None) || of(Some(process))
+    fn has_fault(&self, process: usize) -> bool {
+        let has_any = |index| self.faults.get(&index).is_some_and(|faults| *faults > 0);
+        has_any(None) || has_any(Some(process))
     }
 
+    /// Stops to count the responses of these processes.
     fn lose(&mut self, whom: Whom) {
         *self.losses.entry(index(whom)).or_default() += 1;
         let stays =

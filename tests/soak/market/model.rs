@@ -6,14 +6,15 @@ use std::collections::HashMap;
 
 /// The prefix of all keys of the library.
 const PREFIX: &str = "semaphore:2:";
-/// The model drops an expired unit after this many ms, even if no script has purged it.
+/// The model removes a unit this long after its end, in ms, even if no script has purged it.
 const FORGOTTEN: i64 = 1_000;
 
 /// An observation of the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// A unit of this policy.
+    /// A unit of this policy was granted to a claim that did not wait.
     Granted(String),
+    /// A unit of this policy was granted to the head of the queue.
     GrantedFromQueue(String),
     Released,
     /// A unit was not released, and its lease ended at this time in ms.
@@ -21,8 +22,9 @@ pub(super) enum Seen {
         id: String,
         end: i64,
     },
-    /// A unit ended with the heartbeat of a waiter that did not take it in time.
+    /// A unit was granted to a waiter that did not confirm it, and ended with the waiter's heartbeat.
     Untaken,
+    /// A command broke a rule: the rule, and an example.
     Wrong(&'static str, String),
 }
 
@@ -30,11 +32,12 @@ pub(super) enum Seen {
 #[derive(Debug, Default)]
 pub(super) struct Model {
     semaphores: HashMap<String, Semaphore>,
-    /// The waiters that left a queue in this call, by semaphore and id, each with a live waiter that was ahead of it.
+    /// The waiters that left a queue in this call, by semaphore and id, each with a live waiter that was ahead of it,
+    /// if any.
     left: HashMap<(String, String), Option<String>>,
 }
 
-/// Splits a key into the semaphore's name and the part of it that the key stores.
+/// Splits a key into the semaphore's name and the part: `held`, `queue`, `alive` or `token`.
 fn parts(key: &str) -> Option<(&str, &str)> {
     key.starts_with(PREFIX).then(|| key.rsplit_once(':'))?
 }
@@ -120,7 +123,7 @@ impl Model {
         seen
     }
 
-    /// Judges by the queue whether a new unit may be granted.
+    /// Judges the grant of a new unit by the queue.
     fn granted(&mut self, at: i64, name: &str, id: &str) -> Seen {
         let left = self.left.get(&(name.to_owned(), id.to_owned()));
         match left {
@@ -208,12 +211,14 @@ struct Semaphore {
 }
 
 impl Semaphore {
-    /// Any waiter that counts as alive at time `at` and comes before this score.
+    /// A waiter that counts as alive at time `at` and comes before `id` with this score, if any.
     fn before(&self, id: &str, score: f64, at: i64) -> Option<&String> {
         let is_alive = |other: &str| self.alive.get(other).is_some_and(|end| end * 1_000 > at);
         let mut others = self.queue.iter().filter(|(other, _)| *other != id);
-        let is_before = |other: &str, its: f64| its < score || its == score && other < id;
-        let found = others.find(|(other, its)| is_before(other, **its) && is_alive(other));
+        let is_before =
+            |other: &str, its_score: f64| its_score < score || its_score == score && other < id;
+        let found =
+            others.find(|(other, its_score)| is_before(other, **its_score) && is_alive(other));
         found.map(|(other, _)| other)
     }
 
@@ -263,9 +268,12 @@ impl Semaphore {
 
     fn expire(&mut self, up_to: i64) -> Vec<Seen> {
         let expired = self.held.extract_if(|_, unit| unit.end <= up_to);
-        let expired = expired.map(|(id, Unit { end, is_leased })| match is_leased {
-            true => Seen::Expired { id, end },
-            false => Seen::Untaken,
+        let expired = expired.map(|(id, Unit { end, is_leased })| {
+            if is_leased {
+                Seen::Expired { id, end }
+            } else {
+                Seen::Untaken
+            }
         });
         expired.collect()
     }

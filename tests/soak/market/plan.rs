@@ -7,15 +7,15 @@ use std::{
 
 pub(crate) const LIMIT: u32 = 3;
 pub(crate) const ACCOUNTS: [&str; 4] = ["ann", "bob", "eve", "joe"];
-/// Fewer than all accounts may have together, so both limits have queues.
+/// Less than the accounts' limits together, so both limits have queues.
 pub(crate) const FLEET_LIMIT: u32 = 8;
 pub(crate) const LEASE: Duration = Duration::from_secs(4);
 pub(crate) const WAIT: Duration = Duration::from_millis(1_500);
 pub(crate) const MAX_STALL: Duration = Duration::from_secs(2);
 
-/// An interruption that costs no permit, even if a refresh was just due.
+/// The length of an interruption that loses no permit, even if a refresh was just due.
 pub(crate) const SHORT_MS: std::ops::Range<u64> = 50..800;
-/// An interruption that is longer than a lease.
+/// The length of an interruption that is longer than a lease.
 pub(crate) const LONG_MS: std::ops::Range<u64> = 4_500..6_500;
 
 #[derive(Debug, Clone, Copy)]

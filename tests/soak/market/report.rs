@@ -1,5 +1,4 @@
-//! Records events and defects. Also records each fault and its time, so that its consequences are not taken for
-//! defects.
+//! Records events and defects, and the times of troubles, so that their consequences are not taken for defects.
 
 use super::plan::now;
 use std::{
@@ -20,7 +19,7 @@ impl Report {
         *lock(&self.counts).entry(what.to_string()).or_default() += 1;
     }
 
-    /// Counts a fault and prints it, because defects show up after faults.
+    /// Counts a fault, and prints it, because a defect may be its consequence.
     pub(crate) fn fault(&self, what: impl Display) {
         println!("{} {what}", now() / 1_000);
         self.count(format_args!("faults: {what}"));
@@ -33,6 +32,7 @@ impl Report {
         }
     }
 
+    /// Records a defect, and prints its first example.
     pub(crate) fn wrong(&self, what: &'static str, example: impl Display) {
         let mut wrong = lock(&self.wrong);
         let found = wrong.entry(what).or_insert_with(|| {
@@ -61,7 +61,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The processes that a trouble concerns.
+/// The processes that a fault or a trouble concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whom {
     All,
@@ -69,6 +69,7 @@ pub(crate) enum Whom {
     Process(usize),
 }
 
+/// A fault, or a time at which the machine was too busy. Times are in microseconds.
 #[derive(Debug)]
 struct Trouble {
     whom: Whom,

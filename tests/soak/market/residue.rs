@@ -15,13 +15,13 @@ use std::time::Duration;
 use testing::resp::Raw;
 use tokio::time::{Instant, sleep, timeout};
 
-/// The longest time for something to be left, even on a busy machine.
+/// The longest time until nothing is left, even on a busy machine.
 const BOUND: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn judge(fixture: &Fixture, figures: &Figures) {
-    // These clients stall in the middle of their bodies, and may not keep a permit either.
+    // Clients that stall in the middle of a body. The market must end their permits too.
     let stalled = take(fixture, LIMIT as usize).await;
     expect_nothing(fixture, "something is held or waits in the end").await;
     let all = take(fixture, FLEET_LIMIT as usize).await;

@@ -20,7 +20,7 @@ const SELLERS: usize = 3;
 const BUYERS: usize = 6;
 const CLIENTS: usize = 32;
 
-/// Without these events the judges had nothing to judge.
+/// Events that must happen in each run, because otherwise nothing was tested.
 const HAPPENED: [&str; 5] = [
     "units of concurrency granted from a queue",
     "units of fleet granted from a queue",
@@ -48,7 +48,7 @@ pub(crate) async fn soak() {
         fixture.report.needs(what);
     }
     fixture.report.assert_nothing_is_wrong();
-    assert!(books.trades() > 0, "nobody has traded");
+    assert!(books.trades() > 0, "no trade was made");
     books.are_conserved();
     books.agree_with_their_trades();
     books.agree_with(&answers);

@@ -17,9 +17,9 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Longer than any answer may take.
 const LONGEST: Duration = Duration::from_secs(30);
-/// How long a client stalls: sometimes for longer than the market allows.
+/// The time for which a client stalls: sometimes for longer than the market allows.
 const STALLED_MS: Range<u64> = 100..MAX_STALL.as_millis() as u64 * 2;
-/// A broken connection may be the consequence of a trouble that ended at most this long ago.
+/// A connection may break because of a trouble that ended up to this long before.
 const AFTERMATH: Duration = Duration::from_secs(2);
 pub(crate) const ENDLESS: &str = "/market/export?rows=100000000&interval_ms=20";
 
@@ -54,6 +54,7 @@ pub(crate) async fn roam(fixture: Arc<Fixture>, mut rng: Rng) {
 }
 
 impl Visit<'_> {
+    /// Makes a short request.
     async fn look(&self) {
         if let Some((_, response)) = self.head("/market", LONGEST).await {
             let _ = timeout(LONGEST, response.into_body().collect()).await;
@@ -94,7 +95,7 @@ impl Visit<'_> {
         self.count("hung up in the body");
     }
 
-    /// Does not read, so its permit may end before it hangs up.
+    /// Hangs up without reading the body. The market may have ended the permit before.
     async fn stall(&self, after: Duration) {
         if let Some((_, response)) = self.head(ENDLESS, LONGEST).await {
             sleep(after).await;
@@ -154,6 +155,7 @@ impl Visit<'_> {
         !troubles.had(Whom::Process(self.process), from, now())
     }
 
+    /// Counts a response in flight, and reports any excess over a limit.
     fn begin(&self, ticket: Ticket) -> Option<u64> {
         let (number, excess) = self.fixture.in_flight.begin(ticket, self.account);
         if let Some(excess) = excess {
@@ -163,6 +165,7 @@ impl Visit<'_> {
         number
     }
 
+    /// Reports a failed request as a defect, unless a trouble explains it.
     fn needs_a_reason(&self, what: &'static str, example: &str, sent: i64) {
         let from = sent - micros(AFTERMATH);
         let process = Whom::Process(self.process);

@@ -1,5 +1,5 @@
-//! Follows `MONITOR` for the whole run, across restarts of Redis. Maintains a model of the data in Redis and judges
-//! every change.
+//! Follows `MONITOR` for the whole run, across restarts of Redis. Applies each command to a model of the data, and
+//! reports the changes that break a rule.
 
 use super::{
     fixture::Fixture,
@@ -10,7 +10,7 @@ use std::{collections::VecDeque, io, time::Duration};
 use testing::resp::{Raw, Reply};
 use tokio::time::sleep;
 
-/// How often expired units are swept, in microseconds of the server's clock.
+/// The time between two sweeps of expired units, in microseconds of the server's clock.
 const SWEEP: i64 = 500_000;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -19,6 +19,7 @@ pub(crate) struct Witness<'a> {
     fixture: &'a Fixture,
     model: Model,
     history: History,
+    /// The time of the last sweep.
     swept: i64,
 }
 
@@ -41,18 +42,19 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Runs until Redis is gone.
+    /// Takes a snapshot, and then follows `MONITOR` until Redis is gone. The mark shows where the snapshot is in the
+    /// output of `MONITOR`.
     async fn watch_one(&mut self, session: u64) -> io::Result<()> {
         let mut monitor = Raw::try_connect(self.fixture.port).await?;
         monitor.try_cmd(&["MONITOR"]).await?;
         let mut raw = Raw::try_connect(self.fixture.port).await?;
         let mark = format!("MARK-{session}");
         let model = snapshot(&mut raw, &mark).await?;
-        while !Line::of(monitor.next().await?.text()).is_some_and(|line| line.has(&mark)) {}
+        while !Line::parse(monitor.next().await?.text()).is_some_and(|line| line.has(&mark)) {}
         self.model = model;
         loop {
             let reply = monitor.next().await?;
-            let Some(line) = Line::of(reply.text()) else {
+            let Some(line) = Line::parse(reply.text()) else {
                 continue;
             };
             if line.has("semaphore:") {
@@ -62,8 +64,9 @@ impl<'a> Witness<'a> {
         }
     }
 
+    /// Applies a command to the model.
     fn see(&mut self, line: &Line<'_>) {
-        if !line.is_inside {
+        if !line.is_in_script {
             self.model.next_call();
         } else if line.has("semaphore:") {
             let seen = self.model.apply(line.at, &line.words());
@@ -80,9 +83,11 @@ impl<'a> Witness<'a> {
         for seen in seen {
             let report = &self.fixture.report;
             match seen {
-                Seen::Granted(of) => report.count(format_args!("units of {of} granted at once")),
-                Seen::GrantedFromQueue(of) => {
-                    report.count(format_args!("units of {of} granted from a queue"));
+                Seen::Granted(policy) => {
+                    report.count(format_args!("units of {policy} granted at once"));
+                }
+                Seen::GrantedFromQueue(policy) => {
+                    report.count(format_args!("units of {policy} granted from a queue"));
                 }
                 Seen::Released => report.count("units released"),
                 Seen::Expired { id, end } => self.judge_end(&id, end * 1_000),
@@ -92,13 +97,14 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Judges a lease that ended. A permit is refreshed until it is released, unless its process has trouble.
+    /// Judges a lease that ended without a release. A permit is refreshed until its release, unless its process or
+    /// Redis has trouble.
     fn judge_end(&self, id: &str, end: i64) {
         let fixture = self.fixture;
         fixture.report.count("units left to their leases");
         let whom = fixture.fleet.owner(id);
         if !fixture.troubles.had(whom, end - 2 * micros(LEASE), end) {
-            let history = self.history.of(id);
+            let history = self.history.lines_with(id);
             let example = format!("{id} at {end}, of {whom:?}: {history}");
             let what = "a permit ended with its lease for no reason";
             fixture.report.wrong(what, example);
@@ -142,18 +148,18 @@ struct Line<'a> {
     /// Microseconds since 1970, taken just after the command ran.
     at: i64,
     /// True if a script ran the command.
-    is_inside: bool,
+    is_in_script: bool,
     words: &'a str,
 }
 
 impl<'a> Line<'a> {
-    fn of(line: &'a str) -> Option<Self> {
+    fn parse(line: &'a str) -> Option<Self> {
         let (head, words) = line.split_once("] ")?;
         let (time, source) = head.split_once(" [")?;
         let (seconds, micros) = time.split_once('.')?;
         Some(Self {
             at: seconds.parse::<i64>().ok()? * 1_000_000 + micros.parse::<i64>().ok()?,
-            is_inside: source.ends_with("lua"),
+            is_in_script: source.ends_with("lua"),
             words: words.trim_matches('"'),
         })
     }
@@ -168,9 +174,10 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The number of characters shown of a line: at its beginning, and on either side of the id.
+/// The number of bytes of a line that are shown at its beginning, and on either side of the id.
 const SHOWN: usize = 90;
 
+/// The commands of the last three leases, with their times.
 #[derive(Debug, Default)]
 struct History(VecDeque<(i64, String)>);
 
@@ -184,8 +191,8 @@ impl History {
         }
     }
 
-    /// The lines that contain an id.
-    fn of(&self, id: &str) -> String {
+    /// The lines that contain an id, shortened.
+    fn lines_with(&self, id: &str) -> String {
         let about = self.0.iter().filter(|(_, line)| line.contains(id));
         about.map(|(_, line)| shortened(line, id)).collect()
     }

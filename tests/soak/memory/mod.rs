@@ -1,4 +1,5 @@
-//! These tests run in a separate process and one after another, so that its memory is that of one test only.
+//! The memory that remains after load. The tests run in a separate process, one after another, because they measure the
+//! memory of the whole process.
 //!
 //! Promises: P11.
 
@@ -12,12 +13,12 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The keeper adopts and drops permits at least once per second.
+/// Longer than a second, after which the keeper has handled each permit at least once.
 const TICK: Duration = Duration::from_millis(1_200);
 const CLIENTS: usize = 16;
 const WARM_UP: usize = 20_000;
 const REQUESTS: usize = 100_000;
-/// The memory that an allocator may keep. A permit that is never dropped takes a few times as much.
+/// The memory that the allocator may keep: 50 bytes for each request. A leaked permit takes a few times that.
 const NOISE: usize = 50 * REQUESTS;
 
 /// The resident memory of this process.
@@ -73,7 +74,7 @@ async fn permits_that_outlive_a_tick_leave_no_memory_behind_whatever_the_lease()
         sleep(TICK).await;
         sizes.push(resident());
     }
-    // A lease that is never dropped takes 200 bytes, and a name takes 100.
+    // A leaked lease would take 200 bytes, and a leaked name 100.
     let grown = sizes[4].saturating_sub(sizes[1]);
     assert!(grown < 3 * WARM_UP * 100, "{sizes:?}");
 }

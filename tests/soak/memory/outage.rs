@@ -8,7 +8,7 @@ use testing::{machine::alone, redis::RedisServer, wait::eventually};
 use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::WhenUnavailable};
 
-/// A store whose server is gone, and which has noticed that.
+/// A store that has noticed that its server is gone.
 async fn cut_off(policy: WhenUnavailable, lease: Duration) -> RedisSemaphore {
     let mut server = RedisServer::start();
     let builder = RedisSemaphore::builder().lease(lease);

@@ -11,7 +11,7 @@ use tower_semaphore::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_go_on_through_all_nodes_whichever_process_asks() {
+async fn pages_of_keys_cover_all_nodes_whichever_process_asks_for_them() {
     let cluster = Cluster::of_primaries(3).await;
     let stores = [
         connect(patient(), &cluster).await,
@@ -28,8 +28,8 @@ async fn pages_go_on_through_all_nodes_whichever_process_asks() {
         }
     }
     let (mut found, mut cursor) = (HashSet::new(), None);
-    for asked in stores.iter().cycle() {
-        let page = asked.keys_page(&Policy::DEFAULT, cursor.as_deref(), Duration::ZERO);
+    for store in stores.iter().cycle() {
+        let page = store.keys_page(&Policy::DEFAULT, cursor.as_deref(), Duration::ZERO);
         let page = page
             .await
             .expect("it answers")
@@ -43,7 +43,8 @@ async fn pages_go_on_through_all_nodes_whichever_process_asks() {
     assert_eq!(found, held);
 }
 
-/// Otherwise units would be reserved for whole windows while their claim waits.
+/// A claim that waits at one slot has already reserved units of the budget at another slot. The bound keeps it from
+/// reserving them for several windows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_waits_behind_a_budget_of_another_slot_for_at_most_its_window() {
     let cluster = Cluster::of_primaries(3).await;

@@ -23,8 +23,10 @@ struct Outcome {
     store: RedisSemaphore,
     /// The claims on the keys of the dead node.
     own: Vec<Seen>,
+    /// The claims on the keys of the other nodes.
     others: Vec<Seen>,
     promoted: Instant,
+    /// The largest number of simultaneous holders of a key, whose limit is one.
     most: usize,
 }
 
@@ -70,7 +72,7 @@ impl Outcome {
         assert!(self.others.len() > 100, "{}", self.others.len());
     }
 
-    /// The target is a second. The rest is slack for a busy machine.
+    /// `bound` counts from the promotion. The target is a second; the rest is slack for a busy machine.
     fn assert_that_own_are_served_within(&self, bound: Duration) {
         let failed = self.own.iter().filter(|seen| seen.error.is_some());
         let last = failed.map(|seen| seen.start + seen.took).max();
@@ -91,7 +93,7 @@ async fn a_primary_that_is_killed_harms_its_own_keys_only_until_its_replica_is_p
     let outcome = fail_over(|cluster, node| cluster.node_mut(node).kill()).await;
     outcome.assert_that_others_are_unharmed();
     outcome.assert_that_own_are_served_within(Duration::from_secs(2));
-    // A grant that did not reach the replica may be given again.
+    // A grant that did not reach the replica may be made again.
     assert!(outcome.most <= 2, "{}", outcome.most);
 }
 
@@ -117,9 +119,9 @@ async fn a_primary_that_falls_silent_harms_its_own_keys_only_until_its_replica_i
     assert!(permit.expect("there is room").release().await);
 }
 
-/// The store looks for the node for as long as it is away, even without claims.
+/// The store looks for a lost node even without claims.
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_are_granted_soon_after_a_failover_that_no_claim_has_met() {
+async fn claims_are_granted_soon_after_a_failover_during_which_none_was_made() {
     let _share = beside_others().await;
     let mut cluster = Cluster::of_pairs(3).await;
     let store = connect(patient(), &cluster).await;

@@ -1,4 +1,4 @@
-//! Load on many keys, and a witness of the holders.
+//! Load on many keys, and an independent count of the holders of each key.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ pub(crate) struct Seen {
     pub(crate) error: Option<String>,
 }
 
-/// Two tasks per key. Only one of them may hold the key at a time.
+/// Two tasks claim each key, under a limit of one.
 pub(crate) struct Load {
     is_over: Arc<AtomicBool>,
     /// The holders of each key.

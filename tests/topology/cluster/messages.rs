@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use testing::{machine::beside_others, redis::Cluster, wait::eventually};
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 
-/// With this lease a waiter polls every five seconds.
+/// With this lease a waiter polls only every five seconds.
 fn slow_to_poll() -> Builder {
     patient().lease(Duration::from_secs(60))
 }
@@ -65,7 +65,7 @@ async fn waiters_on_every_node_are_woken_and_do_not_poll() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_sends_no_more_than_its_heartbeats() {
+async fn a_waiter_sends_only_heartbeats() {
     let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
     let store = connect(slow_to_poll(), &cluster).await;
@@ -77,13 +77,13 @@ async fn a_waiter_sends_no_more_than_its_heartbeats() {
         subscribed(&cluster, &[0, 1, 2]).await.is_some()
     })
     .await;
-    // The waiter polls once when the subscription is new.
+    // During this sleep the waiter polls once, because the subscription is new.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let mut raw = cluster.raw(1).await;
     raw.reset_stats().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let calls = raw.commandstats().await.get("evalsha").copied();
-    // One or two heartbeats. Without messages the head of a queue polls 40 times.
+    // One or two heartbeats are expected. Without messages the head of the queue would poll 40 times.
     assert!(calls.unwrap_or_default() <= 3, "{calls:?}");
     waiting.abort();
 }

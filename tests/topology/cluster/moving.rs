@@ -44,7 +44,7 @@ async fn slots_move_under_load_and_no_claim_fails_and_none_is_granted_twice() {
         seen.len(),
         errors[0]
     );
-    assert_eq!(most, 1, "held a key of one");
+    assert_eq!(most, 1, "a key with a limit of one had more holders");
     assert!(seen.len() > keys.len() * 10, "{}", seen.len());
 }
 
@@ -57,9 +57,9 @@ async fn a_claim_on_a_slot_that_is_moving_is_answered_once_it_has_moved() {
     let claim = Claim::new(key.as_str()).with_limit(2);
     let first = store.acquire(claim.clone()).await.expect("there is room");
     cluster.begin_move(slot, 0, 1).await;
-    // The semaphore has no queue, so a script finds only some of its keys: TRYAGAIN.
+    // The semaphore has no queue. Because some of its keys are missing, both nodes refuse its scripts with TRYAGAIN.
     let waiting = tokio::spawn(store.acquire(claim.clone()));
-    eventually("it was told to try again", BOUND, async || {
+    eventually("it is refused with TRYAGAIN", BOUND, async || {
         // Redis 6.2 first answers ASK, and then the other node answers TRYAGAIN.
         let old = cluster.raw(0).await.cmd(&["INFO", "errorstats"]).await;
         let new = cluster.raw(1).await.cmd(&["INFO", "errorstats"]).await;
@@ -79,7 +79,7 @@ async fn a_claim_on_a_slot_that_is_moving_is_answered_once_it_has_moved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_semaphore_whose_keys_have_moved_is_served_before_its_slot_has() {
+async fn a_semaphore_whose_keys_have_moved_is_served_before_its_slot_has_moved() {
     let cluster = Cluster::of_primaries(3).await;
     let store = connect(patient(), &cluster).await;
     let key = cluster.keys_of(0, 1, name).await.remove(0);
@@ -96,17 +96,19 @@ async fn a_semaphore_whose_keys_have_moved_is_served_before_its_slot_has() {
     cluster.begin_move(slot, 0, 1).await;
     cluster.move_keys(slot, 0, 1).await;
     // The old node answers ASK, and the new one serves only calls that begin with ASKING.
-    let (policy, of) = (Policy::DEFAULT, Key::from(key.as_str()));
-    let usage = store.usage(&policy, &of).await.expect("it answers");
+    let (policy, key) = (Policy::DEFAULT, Key::from(key.as_str()));
+    let usage = store.usage(&policy, &key).await.expect("it answers");
     assert_eq!((usage.units, usage.waiting.len()), (1, 1));
     // Some of these queries consist of several commands.
-    let counts = store.counts(&policy, &[StoredKey::whole(of.clone())]).await;
+    let counts = store
+        .counts(&policy, &[StoredKey::whole(key.clone())])
+        .await;
     let counts = counts.expect("it answers");
     assert_eq!((counts[0].units, counts[0].waiting), (1, 1));
     drop(holder);
     let waiter = timeout(BOUND, waiting)
         .await
-        .expect("the slot has not moved");
+        .expect("it is granted before the slot has moved");
     let waiter = waiter.expect("no panic").expect("it is granted");
     let errors = cluster.raw(0).await.cmd(&["INFO", "errorstats"]).await;
     assert!(errors.text().contains("ASK"), "{}", errors.text());
@@ -115,7 +117,7 @@ async fn a_semaphore_whose_keys_have_moved_is_served_before_its_slot_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_does_not_end_its_move_fails_its_own_claims_only_and_in_time() {
+async fn a_slot_whose_move_does_not_end_fails_its_own_claims_only_and_in_time() {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
@@ -136,8 +138,9 @@ async fn a_slot_that_does_not_end_its_move_fails_its_own_claims_only_and_in_time
     assert_eq!(harmed.count(), 0, "of {}", seen.len());
 }
 
-/// Fails claims on a slot that no node serves. Then a claim on another slot of the same node must pass.
-async fn fails_its_own_claims_only(said: &[&str], fault: impl AsyncFnOnce(&mut Cluster, usize)) {
+/// Applies `fault` to a slot. Claims on it must fail with one of these errors, and a claim on another slot of the same
+/// node must pass.
+async fn fails_its_own_claims_only(errors: &[&str], fault: impl AsyncFnOnce(&mut Cluster, usize)) {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let _share = beside_others().await;
     let mut cluster = Cluster::of_primaries(3).await;
@@ -147,12 +150,12 @@ async fn fails_its_own_claims_only(said: &[&str], fault: impl AsyncFnOnce(&mut C
     let slot = cluster.slot(&name(&keys[0])).await;
     assert!(store.acquire(claims[1].clone()).await.is_ok());
     fault(&mut cluster, slot).await;
-    // These claims would be enough to open the breaker of a node.
+    // These failures would be enough to open the node's breaker, if they counted for the node.
     for _ in 0..4 {
         let answer = store.acquire(claims[0].clone()).await;
-        let error = answer.expect_err("nobody serves it");
-        let is_said = said.iter().any(|said| format!("{error:?}").contains(said));
-        assert!(is_said, "{error:?}");
+        let error = answer.expect_err("no node serves it");
+        let error = format!("{error:?}");
+        assert!(errors.iter().any(|text| error.contains(text)), "{error}");
         sleep(TIMEOUT / 10).await;
     }
     let answer = store.acquire(claims[1].clone()).await;
@@ -181,7 +184,7 @@ async fn a_slot_whose_new_node_is_silent_fails_its_own_claims_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_each_node_says_the_other_has_fails_its_own_claims_only() {
+async fn a_slot_that_each_node_attributes_to_the_other_fails_its_own_claims_only() {
     fails_its_own_claims_only(&["Moved", "Ask"], async |cluster, slot| {
         cluster.begin_move(slot, 0, 1).await;
         let stable = ["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"];
@@ -191,11 +194,11 @@ async fn a_slot_that_each_node_says_the_other_has_fails_its_own_claims_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_follow_a_slot_also_where_nodes_do_not_know_the_names_of_others() {
+async fn claims_follow_a_slot_although_redirects_name_no_host() {
     let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
     for node in 0..3 {
-        // Redis 6.2 has no host names. No node announces one here, so the nodes answer `MOVED 1234 ?:7000`.
+        // No node has a host name, so they answer `MOVED 1234 ?:7000`. Redis 6.2 ignores this setting.
         let named = [
             "CONFIG",
             "SET",
@@ -216,8 +219,8 @@ async fn claims_follow_a_slot_also_where_nodes_do_not_know_the_names_of_others()
     }
 }
 
-/// Applies `stick` to the slot of the processes, its owner and another node. A process that starts afterwards can claim
-/// all other keys, and its check reports exactly `risks`.
+/// Applies `stick` to the slot of the key `processes` (arguments: slot, owner, another node). A process that starts
+/// afterwards can claim all other keys, and its check reports exactly `risks`.
 async fn claims_pass_while_the_slot_of_the_processes_is_stuck(
     risks: &[Risk],
     stick: impl AsyncFnOnce(&Cluster, [usize; 3]),
@@ -235,7 +238,7 @@ async fn claims_pass_while_the_slot_of_the_processes_is_stuck(
             assert!(permit.is_ok(), "{key} of node {node}: {permit:?}");
         }
     }
-    eventually("the check reports what is known", BOUND, async || {
+    eventually("the check reports these risks", BOUND, async || {
         store.check().await.is_ok_and(|found| found == risks)
     })
     .await;
@@ -251,7 +254,7 @@ async fn claims_pass_while_the_slot_of_the_processes_has_no_keys_and_its_move_do
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_pass_while_each_node_says_the_other_has_the_processes_and_a_check_warns() {
+async fn claims_pass_while_each_node_attributes_the_processes_to_the_other_and_a_check_warns() {
     claims_pass_while_the_slot_of_the_processes_is_stuck(
         &[Risk::NoLimits],
         async |cluster, [slot, owner, other]| {
@@ -297,7 +300,7 @@ async fn a_slot_that_no_node_serves_is_unavailable_and_harms_no_other_key_of_its
     let unserved = store.acquire(claims[0].clone()).await;
     let unserved = unserved.expect("there is room");
     leave_unserved(&cluster, cluster.slot(&name(&keys[0])).await).await;
-    // Failed refreshes alone are enough to count as an outage.
+    // Failed refreshes are enough to make the slot count as unavailable.
     eventually("its lease ends", BOUND, async || unserved.is_degraded()).await;
     for _ in 0..10 {
         for (number, claim) in claims.iter().enumerate().filter(|(number, _)| *number != 1) {
@@ -315,7 +318,7 @@ async fn a_slot_that_no_node_serves_is_unavailable_and_harms_no_other_key_of_its
     assert!(held.release().await);
 }
 
-/// The nodes have refused to run its acquires, so no release is due.
+/// The nodes refused to run the acquires, so nothing has to be released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_claim_for_a_stuck_slot_leaves_nothing_for_a_shutdown() {
     let _share = beside_others().await;
@@ -347,11 +350,11 @@ async fn a_new_process_obeys_a_limit_that_was_set_while_the_slot_of_limits_is_st
     cluster.begin_move(slot, owner, (owner + 1) % 3).await;
     let operator = connect(patient(), &cluster).await;
     let (policy, key) = (Policy::DEFAULT, cluster.keys_of(0, 1, name).await.remove(0));
-    let of = Key::from(key.as_str());
-    let set = operator.set_limit(&policy, Some(&of), Some(1), "").await;
-    set.expect("the key is where the slot is moving");
+    let key = Key::from(key);
+    let set = operator.set_limit(&policy, Some(&key), Some(1), "").await;
+    set.expect("the limits are stored at the new node");
     let store = connect(patient(), &cluster).await;
-    let claim = Claim::new(of).with_limit(5);
+    let claim = Claim::new(key).with_limit(5);
     let _held = store.acquire(claim.clone()).await.expect("there is room");
     let second = store
         .acquire(claim)

@@ -50,7 +50,7 @@ impl Busy {
         }
     }
 
-    fn of(&self) -> (Policy, Key) {
+    fn policy_and_key(&self) -> (Policy, Key) {
         (Policy::DEFAULT, Key::from(self.key.as_str()))
     }
 
@@ -67,8 +67,9 @@ impl Busy {
 #[tokio::test(flavor = "multi_thread")]
 async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
     let busy = Busy::new().await;
-    let (policy, key) = busy.of();
-    // The pause is shorter than the claims' waits, because a claim that cannot outwait a pause leaves the queue.
+    let (policy, key) = busy.policy_and_key();
+    // The pause is shorter than the claims' waits, because a claim whose wait ends before a pause does leaves the
+    // queue.
     let paused = busy.store.pause(&policy, &key, BOUND, "");
     paused.await.expect("it is paused");
     busy.cluster.begin_move(busy.slot, 0, 1).await;
@@ -84,7 +85,7 @@ async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
     }
 }
 
-/// The keys are more than one call counts, and the store's map of slots is wrong for all of them.
+/// One call cannot count all of these keys, and the store's map of slots is outdated for all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_keys_whose_slots_have_just_moved_are_counted() {
     let cluster = Cluster::of_primaries(3).await;
@@ -123,7 +124,7 @@ async fn refusals(raw: &mut Raw) -> u64 {
     count.map_or(0, |count| count.parse().expect("a number"))
 }
 
-/// Takes the cluster down, runs the call, and brings the cluster up once a command was refused.
+/// Takes the cluster down by removing a slot, starts the call, and brings the cluster up once a command was refused.
 async fn run_across_an_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> T {
     let (mut raw, slot) = (busy.cluster.raw(0).await, free_slot(busy));
     let change = async |raw: &mut Raw, how: &str| {
@@ -137,8 +138,7 @@ async fn run_across_an_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> 
     })
     .await;
     let before = refusals(&mut raw).await;
-    // Other commands of the store may be refused too. The call is polled first, so it is one of the first to be
-    // refused.
+    // The refused command may be another one of the store. But the call is polled first, so it is probably refused too.
     let restore = async {
         eventually("the call is refused", BOUND, async || {
             refusals(&mut raw).await > before
@@ -153,7 +153,7 @@ async fn run_across_an_outage<T>(busy: &Busy, call: impl Future<Output = T>) -> 
         .0
 }
 
-/// A slot of node 0 that is not the semaphore's and so has no keys.
+/// A slot of node 0 without keys: any but the semaphore's.
 fn free_slot(busy: &Busy) -> String {
     let slot = if busy.slot == 1 { 2 } else { 1 };
     assert_eq!(busy.cluster.first_owner(slot), 0);
@@ -168,7 +168,7 @@ async fn operators_calls_outlast_an_outage_of_a_cluster_with_full_coverage() {
         let reply = busy.cluster.raw(node).await.cmd(&all).await;
         assert_eq!(reply.text(), "OK");
     }
-    let (policy, key) = busy.of();
+    let (policy, key) = busy.policy_and_key();
     let store = &busy.store;
     let usage = run_across_an_outage(&busy, store.usage(&policy, &key)).await;
     let usage = usage.expect("the cluster is up again");

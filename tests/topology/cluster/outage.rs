@@ -1,4 +1,4 @@
-//! The policy for outages, while one of several nodes is unavailable.
+//! The outage policy while one of several nodes is unavailable.
 //!
 //! Promises: P19.
 
@@ -136,7 +136,7 @@ async fn a_dead_node_leaves_its_own_keys_to_the_policy(is_counting: bool) {
         (counting + 1) % 3
     };
     fixture.cluster.node_mut(dead).kill();
-    // The last count is kept until a new one arrives, however long that takes.
+    // The last count of the processes is kept until a new one arrives, however long that takes.
     sleep(LEASE * 3 * u32::from(is_counting)).await;
     let mut permits = Vec::new();
     for store in &fixture.stores {
@@ -187,9 +187,9 @@ async fn a_silent_node_delays_no_claim_once_its_breaker_is_open() {
     }
 }
 
-/// The limit holds again after degraded permits were admitted, even though another node now serves the key.
+/// After a promotion, the new primary gets the permits that the policy has admitted, and the limit holds again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_share_is_in_the_books_after_the_promotion() {
+async fn a_new_primary_gets_the_permits_that_the_policy_has_admitted() {
     let _share = beside_others().await;
     let mut fixture = Fixture::new(Cluster::of_pairs(3).await, Share).await;
     let key = fixture.keys[0].clone();
@@ -210,7 +210,7 @@ async fn a_share_is_in_the_books_after_the_promotion() {
     })
     .await;
     let mut raw = fixture.cluster.raw(replica).await;
-    eventually("all are in the books", BOUND, async || {
+    eventually("the new primary has all permits", BOUND, async || {
         assert!(permits.iter().all(|permit| !permit.is_lost()));
         // The new primary does not have all of them yet.
         for store in &fixture.stores {
@@ -233,7 +233,7 @@ async fn a_share_is_in_the_books_after_the_promotion() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_decision_is_for_all_levels_and_those_of_nodes_that_work_are_held_there() {
+async fn a_degraded_permit_of_several_levels_is_held_at_the_living_nodes() {
     let _share = beside_others().await;
     let mut fixture = Fixture::new(Cluster::of_primaries(3).await, Admit).await;
     fixture.cluster.node_mut(0).kill();
@@ -244,12 +244,15 @@ async fn one_decision_is_for_all_levels_and_those_of_nodes_that_work_are_held_th
         let permit = permit.expect("the policy admits it");
         assert!(permit.is_degraded());
         let mut raw = fixture.cluster.raw(1).await;
-        eventually("the node that works has it", BOUND, async || {
+        eventually("the living node has its level", BOUND, async || {
             raw.zcard(&held(&fixture.keys[1])).await == 1
         })
         .await;
         sleep(LEASE / 3).await;
-        assert!(permit.is_degraded(), "the other one has no place");
+        assert!(
+            permit.is_degraded(),
+            "the dead node does not have its level"
+        );
         drop(permit);
         eventually("it is released", BOUND, async || {
             raw.zcard(&held(&fixture.keys[1])).await == 0

@@ -1,4 +1,4 @@
-//! Nodes that leave the cluster, one of them or all.
+//! One node leaves a cluster, or all nodes are replaced.
 //!
 //! Promises: P18.
 
@@ -28,7 +28,7 @@ async fn remove(cluster: &Cluster, node: usize, nodes: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_subscribed_at_a_node_that_was_removed_subscribes_at_another_one() {
+async fn a_store_whose_subscribed_node_is_removed_subscribes_at_another() {
     let _share = beside_others().await;
     let cluster = Cluster::of_pairs(3).await;
     let store = connect(patient().lease(Duration::from_secs(60)), &cluster).await;
@@ -54,15 +54,16 @@ async fn a_store_that_is_subscribed_at_a_node_that_was_removed_subscribes_at_ano
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_all_nodes_are_replaced_the_name_that_was_given_leads_to_the_new_ones() {
+async fn when_all_nodes_are_replaced_the_given_name_leads_to_the_new_nodes() {
     let _share = beside_others().await;
     let (old, new) = (
         Cluster::of_primaries(3).await,
         Cluster::of_primaries(3).await,
     );
+    // Stands for a host name, which leads to a node of the old cluster and then of the new one.
     let name = Front::open(Duration::ZERO).await;
     name.point_at(old.node(0).port());
-    // An attempt to look at a node may take this long.
+    // An attempt to read the map from a silent node takes as long as this timeout.
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
     let url = format!("redis://127.0.0.1:{}/", name.port());
     let store = builder.connect_cluster([url]).await.expect("it connects");
@@ -78,7 +79,7 @@ async fn when_all_nodes_are_replaced_the_name_that_was_given_leads_to_the_new_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_was_set_up_anew_at_the_same_addresses_is_found() {
+async fn a_cluster_that_is_set_up_again_at_the_same_addresses_is_found() {
     let _share = beside_others().await;
     let cluster = Cluster::of_primaries(3).await;
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
@@ -89,7 +90,7 @@ async fn a_cluster_that_was_set_up_anew_at_the_same_addresses_is_found() {
     };
     assert!(works().await);
     cluster.dissolve().await;
-    // Each node now reports that no node has any slots.
+    // All nodes now report that no node has slots.
     for _ in 0..10 {
         assert!(!works().await);
         sleep(Duration::from_millis(100)).await;

@@ -16,7 +16,7 @@ fn is_not_replicated(answer: &Result<Permit, AcquireError>) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_replica_is_silent_grants_nothing_and_the_others_do() {
+async fn only_the_node_whose_replica_is_silent_stops_granting() {
     let _share = beside_others().await;
     let cluster = Cluster::of_pairs(3).await;
     let builder = patient().timeout(Duration::from_secs(1)).min_replicas(1);

@@ -31,13 +31,13 @@ async fn works(store: &RedisSemaphore) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_no_node_of_a_cluster_is_blamed() {
     let server = RedisServer::start();
-    // With TLS a fragment follows the address.
+    // The database is inserted here, because with TLS a fragment follows the address.
     let address = format!(":{}/", server.client_port());
-    let of_three = server.url().replacen(&address, &format!("{address}3"), 1);
+    let database_three = server.url().replacen(&address, &format!("{address}3"), 1);
     for (urls, reason) in [
         (vec![server.url()], "the server is not a node of a cluster"),
         (vec![], "it names no server"),
-        (vec![of_three], "a cluster has only the database 0"),
+        (vec![database_three], "a cluster has only the database 0"),
         (
             vec!["unix:///nowhere".to_owned()],
             "the nodes of a cluster have no Unix sockets",
@@ -49,7 +49,7 @@ async fn a_server_that_is_no_node_of_a_cluster_is_blamed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_cannot_be_reached_are_told() {
+async fn nodes_that_cannot_be_reached_are_reported() {
     let mut server = RedisServer::with(&["--cluster-enabled", "yes"]);
     let url = server.url();
     // The server has no slots, and knows no node that has any.
@@ -66,7 +66,7 @@ async fn nodes_that_cannot_be_reached_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_living_node_of_those_that_are_named_is_enough() {
+async fn one_living_node_among_the_urls_is_enough() {
     let cluster = Cluster::of_primaries(3).await;
     let mut dead = RedisServer::start();
     let silent = RedisServer::start();
@@ -78,7 +78,7 @@ async fn one_living_node_of_those_that_are_named_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_connects_while_any_node_is_silent_and_its_check_is_good() {
+async fn a_store_connects_and_checks_while_any_one_node_is_silent() {
     let cluster = Cluster::of_primaries(3).await;
     for silent in 0..3 {
         cluster.node(silent).stop();
@@ -90,7 +90,7 @@ async fn a_store_connects_while_any_node_is_silent_and_its_check_is_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_any_node_lacks_is_named() {
+async fn a_right_that_is_missing_at_any_node_is_named() {
     let cluster = Cluster::of_primaries(3).await;
     for node in 0..3 {
         let mut raw = cluster.raw(node).await;
@@ -107,7 +107,7 @@ async fn a_right_that_any_node_lacks_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_and_a_password_are_those_of_all_nodes() {
+async fn the_user_and_password_of_a_url_are_used_for_all_nodes() {
     let cluster = Cluster::of_primaries(3).await;
     for node in 0..3 {
         let mut raw = cluster.raw(node).await;
@@ -131,7 +131,7 @@ async fn a_user_and_a_password_are_those_of_all_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_of_one_node_travel_together() {
+async fn claims_for_one_node_are_sent_together() {
     const CLAIMS: usize = 400;
     let cluster = Cluster::of_primaries(3).await;
     // Long enough that no refresh is due during the test.
@@ -148,12 +148,12 @@ async fn claims_of_one_node_travel_together() {
     let calls = raw.commandstats().await["evalsha"] as usize;
     assert!(permits.iter().all(Result::is_ok));
     assert_eq!(calls, CLAIMS);
-    // The first eight travel alone, and the others 64 at a time. The rest is the cluster's own traffic.
+    // The first eight calls are sent alone, and the others 64 at a time. The rest is the cluster's own traffic.
     assert!(reads < CLAIMS / 4, "{calls} calls in {reads} reads");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_announce_addresses_where_nobody_is_are_told() {
+async fn nodes_that_announce_wrong_addresses_are_unavailable() {
     let cluster = Cluster::of_primaries(1).await;
     let mut raw = cluster.raw(0).await;
     // A documentation address (RFC 5737), where no server listens.

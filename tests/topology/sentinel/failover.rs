@@ -17,7 +17,7 @@ async fn store(sentinels: &Sentinels) -> RedisSemaphore {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_dies_and_its_replica_serves_and_the_old_one_gets_nothing_when_it_returns() {
+async fn after_a_failover_the_replica_serves_and_the_returning_primary_gets_nothing() {
     let _share = beside_others().await;
     let mut sentinels = Sentinels::start().await;
     let store = store(&sentinels).await;
@@ -28,7 +28,7 @@ async fn a_primary_dies_and_its_replica_serves_and_the_old_one_gets_nothing_when
     })
     .await;
     eventually("it serves", BOUND, async || works(&store).await).await;
-    // The restarted server is at first an empty primary, which would grant each claim again.
+    // At first the restarted server is an empty primary, which would grant the held permit again.
     let _held = store.acquire(claim()).await.expect("there is room");
     sentinels.server_mut(0).restart();
     eventually("it is a replica", BOUND, async || {
@@ -36,8 +36,8 @@ async fn a_primary_dies_and_its_replica_serves_and_the_old_one_gets_nothing_when
         !sentinels.is_primary(0).await
     })
     .await;
-    // Connections are closed when the server becomes a replica, so the query may fail at first.
-    eventually("it is known to be one", BOUND, async || {
+    // The server closes connections when it becomes a replica, so the query may fail at first.
+    eventually("it answers as a replica", BOUND, async || {
         let mut raw = sentinels.raw(0).await;
         let info = raw.try_cmd(&["INFO", "replication"]).await;
         info.is_ok_and(|info| info.text().contains("role:slave"))
@@ -47,7 +47,7 @@ async fn a_primary_dies_and_its_replica_serves_and_the_old_one_gets_nothing_when
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_that_is_replaced_while_it_is_silent_gets_no_claim_when_it_speaks_again() {
+async fn a_primary_that_was_replaced_while_it_was_silent_gets_no_claim_when_it_answers_again() {
     let _share = beside_others().await;
     let sentinels = Sentinels::start().await;
     let store = store(&sentinels).await;
@@ -68,7 +68,7 @@ async fn a_primary_that_is_replaced_while_it_is_silent_gets_no_claim_when_it_spe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failover_that_was_asked_for_loses_no_permit_and_wakes_waiters_on_the_new_primary() {
+async fn a_requested_failover_loses_no_permit_and_wakes_waiters_on_the_new_primary() {
     let _share = beside_others().await;
     let sentinels = Sentinels::start().await;
     let store = store(&sentinels).await;
@@ -101,11 +101,11 @@ async fn a_failover_that_was_asked_for_loses_no_permit_and_wakes_waiters_on_the_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failover_that_was_asked_for_loses_no_unit_of_a_budget() {
+async fn a_requested_failover_loses_no_unit_of_a_budget() {
     let _share = beside_others().await;
     let sentinels = Sentinels::start().await;
     let store = store(&sentinels).await;
-    // Next to nothing comes back while the test runs.
+    // In this window almost no units come back while the test runs.
     let month = Duration::from_secs(30 * 24 * 60 * 60);
     let tokens = |estimate| {
         claim()

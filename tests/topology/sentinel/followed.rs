@@ -1,6 +1,6 @@
-//! The store follows the Sentinels' reports and each server's own report of its role.
+//! The store follows the Sentinels' reports, and each server's own report of its role.
 //!
-//! One Sentinel is made to watch one server and then another. So both servers are primaries and reachable, as after a
+//! The tests reconfigure one Sentinel to name another server. So both servers are reachable primaries, as after a
 //! failover that the old primary has not noticed.
 //!
 //! Promises: P18.
@@ -25,16 +25,16 @@ async fn connect(sentinel: &RedisServer) -> Result<RedisSemaphore, ConnectError>
         .await
 }
 
-/// Claims on a separate runtime until that runtime's own connection leads to this server. Its first claims may use the
-/// keeper's connection, and stay on the old server.
-fn goes_elsewhere(store: &RedisSemaphore, new: &RedisServer) {
+/// Claims in a separate runtime until this runtime has a connection to the new server. Until then its claims may use
+/// the keeper's connection to the old one.
+fn claim_elsewhere(store: &RedisSemaphore, new: &RedisServer) {
     let other = Claim::new("elsewhere").with_limit(10_000);
     let run = || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build().expect("it starts");
         runtime.block_on(async {
             let before = scripts(new).await;
-            eventually("it is left", BOUND, async || {
+            eventually("the new server gets scripts", BOUND, async || {
                 drop(store.acquire(other.clone()).await);
                 scripts(new).await > before
             })
@@ -45,7 +45,7 @@ fn goes_elsewhere(store: &RedisSemaphore, new: &RedisServer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_one_runtime_finds_the_primary_replaced_all_others_leave_it_too() {
+async fn when_one_runtime_finds_a_new_primary_all_others_leave_the_old_one() {
     let servers = [RedisServer::start(), RedisServer::start()];
     let sentinel = sentinel(servers[0].client_port(), 1);
     let store = connect(&sentinel).await.expect("it connects");
@@ -53,8 +53,8 @@ async fn when_one_runtime_finds_the_primary_replaced_all_others_leave_it_too() {
         let (old, new) = (&servers[round % 2], &servers[(round + 1) % 2]);
         eventually("it serves", BOUND, async || works(&store).await).await;
         watch(&sentinel, new, 1).await;
-        // This happens before the store looks at the Sentinel again.
-        goes_elsewhere(&store, new);
+        // The new runtime learns of the new primary before the store polls the Sentinel again.
+        claim_elsewhere(&store, new);
         sleep(Duration::from_secs(3)).await;
         let before = scripts(old).await;
         for _ in 0..20 {
@@ -65,7 +65,7 @@ async fn when_one_runtime_finds_the_primary_replaced_all_others_leave_it_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_says_it_is_no_primary_gets_no_claims() {
+async fn a_server_that_reports_being_a_replica_gets_no_claims() {
     let primary = RedisServer::start();
     let port = primary.client_port().to_string();
     let replica = RedisServer::with(&["--replicaof", "127.0.0.1", &port]);
@@ -77,7 +77,7 @@ async fn a_server_that_says_it_is_no_primary_gets_no_claims() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_that_becomes_a_replica_is_left_for_the_one_that_sentinels_name() {
+async fn a_primary_that_becomes_a_replica_is_left_for_the_one_named_by_sentinels() {
     let servers = [RedisServer::start(), RedisServer::start()];
     let sentinel = sentinel(servers[0].client_port(), 1);
     let store = connect(&sentinel).await.expect("it connects");

@@ -1,6 +1,6 @@
 //! Sentinels that are gone or that have missed a failover.
 //!
-//! No failover runs here: each Sentinel is configured with what it knows.
+//! No failover runs here: each Sentinel is configured with the primary that it names.
 //!
 //! Promises: P18.
 
@@ -43,7 +43,7 @@ async fn grants_nothing(store: &RedisSemaphore, server: &RedisServer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_sentinels_the_primary_that_they_named_last_serves_also_after_a_cut() {
+async fn without_sentinels_the_last_named_primary_serves_even_after_a_cut() {
     let primary = RedisServer::start();
     let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
     let store = connect(&sentinels).await;
@@ -76,7 +76,7 @@ async fn a_sentinel_that_missed_the_last_failover_is_not_followed_when_the_other
     let store = connect(&sentinels).await;
     assert!(works(&store).await);
     sentinels[1..].iter_mut().for_each(RedisServer::kill);
-    // The store looks at this Sentinel too, once per second.
+    // Long enough that the store also polls the outdated Sentinel, once per second.
     for _ in 0..3 {
         cut(&new).await;
         eventually("it serves", BOUND, async || works(&store).await).await;
@@ -92,7 +92,7 @@ async fn without_sentinels_a_primary_that_was_started_again_gets_no_claims() {
     let store = connect(&sentinels).await;
     let _held = store.acquire(claim()).await.expect("there is room");
     sentinels.iter_mut().for_each(RedisServer::kill);
-    // The server is empty, and another server may have replaced it while it was down.
+    // The restarted server is empty, and another server may have replaced it while it was down.
     primary.restart();
     grants_nothing(&store, &primary).await;
 }
@@ -109,14 +109,14 @@ async fn one_sentinel_of_three_does_not_vouch_for_a_primary_that_was_started_aga
         store.acquire(claim().with_limit(10_000)).await.is_ok()
     })
     .await;
-    // The other two Sentinels may have promoted another primary that is invisible from here.
+    // The other two Sentinels may have promoted another primary, and this process cannot learn that.
     primary.restart();
     grants_nothing(&store, &primary).await;
 }
 
 /// The primary cannot report its role, because its user has only the rights that the docs require, without INFO.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_info_too_few_sentinels_vouch_for_no_new_connection_to_a_primary() {
+async fn without_info_a_new_connection_to_a_primary_needs_most_sentinels() {
     let primary = RedisServer::start();
     let mut raw = Raw::connect(primary.port()).await;
     let rule = "ACL SETUSER ann on >battery-staple ~* &* +@all -info";
@@ -130,7 +130,7 @@ async fn without_info_too_few_sentinels_vouch_for_no_new_connection_to_a_primary
     let _held = store.acquire(claim()).await.expect("there is room");
     sentinels[1..].iter_mut().for_each(RedisServer::kill);
     cut(&primary).await;
-    eventually("that is told", BOUND, async || {
+    eventually("the reason is reported", BOUND, async || {
         let answer = store.acquire(claim().with_limit(10_000)).await;
         answer.is_err_and(|error| causes(&error).contains("without INFO it is not known"))
     })

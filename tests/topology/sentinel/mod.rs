@@ -49,7 +49,7 @@ pub(crate) async fn scripts(server: &RedisServer) -> u64 {
     count("evalsha") + count("eval")
 }
 
-/// A Sentinel that knows this primary since a failover with this epoch.
+/// A Sentinel that names this primary since a failover with this epoch.
 pub(crate) fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
     let (name, port) = (Sentinels::NAME, server.client_port());
     let content = format!(

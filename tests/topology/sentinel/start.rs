@@ -59,7 +59,7 @@ async fn a_primary_is_found_by_a_sentinel_at_a_unix_socket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_and_primaries_that_cannot_be_reached_are_told() {
+async fn sentinels_and_primaries_that_cannot_be_reached_are_reported() {
     let mut server = RedisServer::start();
     let mut sentinel = sentinel(server.client_port(), 1);
     let urls = [sentinel.url()];
@@ -70,7 +70,7 @@ async fn sentinels_and_primaries_that_cannot_be_reached_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn most_sentinels_have_to_answer_at_the_start() {
+async fn most_sentinels_must_answer_at_the_start() {
     let server = RedisServer::start();
     let mut sentinels = [1, 2, 3].map(|_| sentinel(server.client_port(), 2));
     let urls: Vec<_> = sentinels.iter().map(RedisServer::url).collect();
@@ -80,12 +80,12 @@ async fn most_sentinels_have_to_answer_at_the_start() {
         .await;
     assert!(works(&store.expect("two are enough")).await);
     sentinels[1].kill();
-    let told = unavailable(patient(), &urls).await;
-    assert!(told.contains("too few"), "{told}");
+    let error = unavailable(patient(), &urls).await;
+    assert!(error.contains("too few"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_and_the_primary_have_passwords_of_their_own() {
+async fn sentinels_and_the_primary_have_separate_passwords() {
     let server = RedisServer::start();
     let sentinel = sentinel(server.client_port(), 1);
     let mut raw = Raw::connect(sentinel.port()).await;
@@ -103,8 +103,8 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
     let url = sentinel.url_of("watcher:of%20sentinels");
     let urls = [url.replacen(&address, &format!("{address}{database}"), 1)];
     let builder = patient().fixed_credentials("ann", "battery-staple");
-    let said = format!("{builder:?}");
-    assert!(!said.contains("staple"), "{said}");
+    let text = format!("{builder:?}");
+    assert!(!text.contains("staple"), "{text}");
     let store = builder
         .connect_sentinel(urls.clone(), Sentinels::NAME)
         .await;
@@ -122,8 +122,8 @@ async fn sentinels_and_the_primary_have_passwords_of_their_own() {
             .await;
         let error = outcome.expect_err("the credentials are wrong");
         assert_eq!(error.kind(), Kind::Misconfigured, "{error:?}");
-        let said = format!("{} {error:?}", causes(&error));
-        assert!(!said.contains("staple"), "{said}");
+        let text = format!("{} {error:?}", causes(&error));
+        assert!(!text.contains("staple"), "{text}");
         error.setting().expect("it is named")
     };
     let wrong = patient().fixed_credentials("ann", "wrong-staple");

@@ -1,5 +1,5 @@
-//! A shard has one more key than it keeps. The key's entry is removed when it is idle, while claims come for it. The
-//! next claim gets a new entry, whose tokens continue.
+//! A shard is full of idle entries, so the entry of one more key is removed (evicted) when it becomes idle, while
+//! claims for it come. The next claim gets a new entry, whose tokens continue.
 //!
 //! Promises: P1, P5, P11.
 
@@ -13,15 +13,16 @@ use std::{
     sync::{Arc, LazyLock, Mutex},
 };
 
-/// One more key of a shard than it keeps. The seed of the hashes is the same for the whole process.
+/// Keys of shard 0: one more than the shard keeps when they are idle. The hashes have the same seed in the whole
+/// process.
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let found = Arc::new(Mutex::new(Vec::new()));
     let keys = Arc::clone(&found);
     explore_once(move || {
         let store = MemorySemaphore::new();
         let permits: Vec<_> = (0..8_000).map(|key: u64| touch(&store, key)).collect();
-        let in_table = store.0.shards[0].keys_in_table().into_iter();
-        *keys.lock().expect("one thread") = in_table.map(whole).collect();
+        let stored = store.0.shards[0].keys_in_table().into_iter();
+        *keys.lock().expect("one thread") = stored.map(whole).collect();
         // Leaked, because the releases would exceed loom's bound on the steps of a thread.
         mem::forget(permits);
     });
@@ -38,6 +39,7 @@ fn whole(key: StoredKey) -> Key {
     }
 }
 
+/// Claims a key once. The result holds the permit.
 fn touch(store: &MemorySemaphore, key: impl Into<Key>) -> impl Sized {
     poll(&mut store.acquire(Claim::new(key).with_limit(1)))
 }

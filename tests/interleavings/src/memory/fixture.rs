@@ -9,7 +9,7 @@ use crate::{
 use loom::thread::{self, JoinHandle};
 use std::{sync::Arc, task::Poll, time::Duration};
 
-/// Never ends, because the clock stands still.
+/// A wait that never ends, because the clock stands still.
 const WAIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Fixture {
@@ -19,16 +19,17 @@ pub(super) struct Fixture {
     limit: u32,
 }
 
-/// A permit that the witness counts.
+/// A permit that the witness counts until this value is dropped.
 pub(super) struct Held {
     pub(super) permit: Permit,
     fixture: Arc<Fixture>,
 }
 
-/// A claim, with the greatest token at its beginning.
+/// A claim that has begun.
 pub(super) struct Waiting {
     acquire: Acquire,
     weight: u32,
+    /// The greatest token when the claim began.
     before: u64,
     fixture: Arc<Fixture>,
 }
@@ -93,9 +94,9 @@ impl Fixture {
     /// Asserts, after all threads have ended, that everything is free and no claim waits.
     pub(super) fn assert_free(self: &Arc<Self>) {
         assert_eq!(self.witness.held(), 0);
-        assert_eq!(self.store.busy_keys(), 0, "no key has permits or waiters");
+        assert_eq!(self.store.busy_keys(), 0, "a key has permits or waiters");
         let all = self.try_acquire(self.limit);
-        assert!(all.is_ok(), "no room where nothing is held");
+        assert!(all.is_ok(), "no room although nothing is held");
     }
 }
 

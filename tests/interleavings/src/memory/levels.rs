@@ -21,11 +21,11 @@ struct Keys {
 impl Keys {
     /// Two keys in different shards. The shard of key 0 is locked first.
     fn new() -> Arc<Self> {
-        Self::of(|first, second| first < second)
+        Self::in_shards(|first, second| first < second)
     }
 
-    /// The first two keys whose shard numbers fit.
-    fn of(is_meant: impl Fn(usize, usize) -> bool) -> Arc<Self> {
+    /// The first two keys whose shard numbers satisfy `is_meant`.
+    fn in_shards(is_meant: impl Fn(usize, usize) -> bool) -> Arc<Self> {
         let store = MemorySemaphore::new();
         let shard = |key: &Key| shard_number(store.0.place(key).0);
         let first = Key::from("a");
@@ -96,6 +96,7 @@ impl Keys {
     fn assert_free(&self) {
         assert!(self.try_all(&[0, 1]).is_some());
         for key in [0, 1] {
+            // The claim above is still counted, and nothing else is.
             assert_eq!(self.witnesses[key].held(), 1, "all or none");
         }
     }
@@ -111,9 +112,9 @@ fn two_claims_in_opposite_orders_end() {
     });
 }
 
-/// Beside a claim for the wider limit alone, and a release of the narrower limit.
+/// A claim for both keys, beside a claim for key 0 alone and a release of key 1.
 #[test]
-fn a_claim_of_one_level_meets_one_of_two() {
+fn a_claim_of_one_level_races_with_a_claim_of_two() {
     explore(|| {
         let keys = Keys::new();
         let held = keys.take(1).expect("it is free");
@@ -131,7 +132,7 @@ fn a_claim_of_one_level_meets_one_of_two() {
     });
 }
 
-/// Locking several semaphores together takes no grant away from a waiter of one of them.
+/// A claim that locks both keys must not take the grant away from a waiter of one key.
 #[test]
 fn a_waiter_beside_a_claim_of_two_levels_is_granted() {
     explore(|| {
@@ -149,11 +150,11 @@ fn a_waiter_beside_a_claim_of_two_levels_is_granted() {
     });
 }
 
-/// Two claims for the same two keys, which share a shard, so its lock is taken once.
+/// Both keys are in one shard, so each claim must take the shard's lock only once.
 #[test]
 fn two_keys_of_one_shard_are_locked_once() {
     explore(|| {
-        let keys = Keys::of(|first, second| first == second);
+        let keys = Keys::in_shards(|first, second| first == second);
         let other = keys.spawn(|keys| keys.use_all(&[0, 1]));
         keys.use_all(&[1, 0]);
         join([other]);

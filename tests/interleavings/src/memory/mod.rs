@@ -1,4 +1,4 @@
-//! The store's files, and the scenarios, which can use everything that these files can use.
+//! The store's files, and the scenarios beside them, so that they can use the files' private parts.
 
 #[path = "../../../../src/memory/budget.rs"]
 mod budget;

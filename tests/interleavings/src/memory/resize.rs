@@ -6,7 +6,7 @@ use super::fixture::Fixture;
 use crate::explore::{block_on, explore, join};
 
 #[test]
-fn a_permit_that_shrinks_lets_a_waiter_in() {
+fn a_permit_that_shrinks_makes_room_for_a_waiter() {
     explore(|| {
         let fixture = Fixture::new(2);
         let held = fixture.acquire(2);
@@ -20,12 +20,12 @@ fn a_permit_that_shrinks_lets_a_waiter_in() {
 }
 
 #[test]
-fn a_permit_grows_into_what_no_other_has() {
+fn a_permit_grows_only_into_free_units() {
     explore(|| {
         let fixture = Fixture::new(2);
         let held = fixture.acquire(1);
         let newcomer = fixture.spawn(|fixture| drop(fixture.try_acquire(1)));
-        // Refused while the other claim has its unit.
+        // This may be refused, because the other claim may have the second unit.
         let _ = held.resize(2);
         drop(held);
         join([newcomer]);
@@ -48,15 +48,15 @@ fn a_permit_that_is_released_while_it_grows_leaves_nothing() {
         });
         drop(fixture.try_acquire(1));
         join([grows, releases]);
-        // Free, although a clone still exists.
+        // All units are free, although a clone of the permit still exists.
         fixture.assert_free();
         drop(kept);
     });
 }
 
-/// Two clones of a permit end with one of the two weights, and this weight is counted.
+/// Two clones of a permit change its weight at the same time. The last change counts.
 #[test]
-fn a_permit_that_is_resized_twice_is_counted_as_it_is() {
+fn two_concurrent_resizes_leave_the_right_count() {
     explore(|| {
         let fixture = Fixture::new(3);
         let permit = fixture.acquire(2).into_permit();

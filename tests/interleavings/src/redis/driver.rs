@@ -1,4 +1,4 @@
-//! The driver's files, and the scenarios, which can use everything that these files can use.
+//! The driver's files, and the scenarios beside them, so that they can use the files' private parts.
 
 #[path = "../../../../src/redis/driver/carry.rs"]
 mod carry;
@@ -15,7 +15,7 @@ mod shared;
 #[path = "../../../../src/redis/driver/transport.rs"]
 mod transport;
 
-/// Nothing waits here, because the scenario plays the thread.
+/// Replaces the driver's `end.rs`. Nothing waits here, because the scenario itself plays the driver's thread.
 mod end {
     use super::{shared::Shared, transport::Transport};
     use std::time::Instant;

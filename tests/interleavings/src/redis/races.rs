@@ -26,7 +26,7 @@ use std::{
 };
 use tokio::runtime::Handle;
 
-/// A transport without answers, because the scenarios answer calls themselves.
+/// A transport that never answers. The scenarios answer calls themselves.
 struct Silent;
 
 impl Transport for Silent {
@@ -57,6 +57,7 @@ struct World {
     _links: [Link<Silent>; 2],
 }
 
+/// The runtime of the scenario's threads.
 const OWN: RuntimeId = RuntimeId(1);
 
 impl World {
@@ -81,9 +82,9 @@ impl World {
         let connection = Arc::new(Silent);
         let [first, none] = links.each_ref().map(|link| link.connected(&connection));
         assert!(first.len() == 1 && none.is_empty());
-        // The driver asks for the server's clock.
+        // The thread's first call asks for the server's clock.
         for carrier in first {
-            granted(Some(carrier));
+            answer(Some(carrier));
         }
         assert!(carriers(&shared).is_empty());
         Self {
@@ -93,17 +94,18 @@ impl World {
         }
     }
 
+    /// Begins a claim. Returns its permit, which is not granted yet, and the call to send.
     fn claim(&self) -> (HeldPermit<Silent>, Option<Carrier<Silent>>) {
         claim(&self.driver)
     }
 
     fn held(&self) -> HeldPermit<Silent> {
         let (held, carrier) = self.claim();
-        granted(carrier);
+        answer(carrier);
         held
     }
 
-    /// Returns true if the driver knows a permit. Called before the unlocking thread looks again.
+    /// Returns true if the driver still has the permit.
     fn knows(&self, id: PermitId) -> bool {
         self.shared.change(|rest| rest.cells.get(id).is_some())
     }
@@ -131,15 +133,15 @@ fn claim(driver: &Driver<Silent>) -> (HeldPermit<Silent>, Option<Carrier<Silent>
     claimed.unwrap_or_else(|_| panic!("the store is open"))
 }
 
-/// The calls that the thread carries now.
+/// The calls that the driver's thread would send now.
 fn carriers(shared: &Arc<Shared<Silent>>) -> Vec<Carrier<Silent>> {
     let looks = iter::from_fn(|| shared.run_keeper_step().load);
     looks.map(|load| Carrier::new(shared, load)).collect()
 }
 
-/// Answers a call: the server grants its claims, and confirms its other commands.
-fn granted(carrier: Option<Carrier<Silent>>) {
-    let mut carrier = carrier.expect("a call that leaves at once");
+/// Answers a call: grants its claims, and confirms its other commands.
+fn answer(carrier: Option<Carrier<Silent>>) {
+    let mut carrier = carrier.expect("a call that is sent at once");
     let commands = carrier.commands();
     let answers = commands.iter().map(|command| match command {
         Command::Acquire { claims, .. } => {
@@ -157,17 +159,18 @@ fn granted(carrier: Option<Carrier<Silent>>) {
     assert!(carrier.report(Ok(answers)).is_empty());
 }
 
-async fn decided(held: &HeldPermit<Silent>) -> bool {
+/// Waits for the outcome of a claim. Returns true if it is a grant.
+async fn is_granted(held: &HeldPermit<Silent>) -> bool {
     poll_fn(|cx| held.cell.poll_outcome(cx)).await.is_ok()
 }
 
-/// Returns true if the thread was woken.
-fn is_rung(shared: &Shared<Silent>) -> bool {
+/// Returns true if the driver's thread was woken since the last check.
+fn was_woken(shared: &Shared<Silent>) -> bool {
     poll(&mut pin!(shared.bell.notified())).is_ready()
 }
 
 #[test]
-fn a_drop_is_taken_while_another_holds_the_lock() {
+fn a_drop_takes_effect_while_another_thread_holds_the_lock() {
     explore_most(|| {
         let world = World::new();
         let held = world.held();
@@ -199,15 +202,15 @@ fn a_grant_that_arrives_while_its_waker_is_registered_is_seen() {
     explore_most(|| {
         let world = World::new();
         let (held, carrier) = world.claim();
-        let other = thread::spawn(move || granted(carrier));
-        assert!(block_on(decided(&held)));
+        let other = thread::spawn(move || answer(carrier));
+        assert!(block_on(is_granted(&held)));
         assert!(!held.is_lost() && held.token(0) == 1);
         other.join().expect("no assertion has failed");
     });
 }
 
 #[test]
-fn a_claim_whose_carrier_is_dropped_is_carried_by_the_thread() {
+fn a_claim_whose_carrier_is_dropped_is_sent_by_the_thread() {
     explore_most(|| {
         let world = World::new();
         let (held, carrier) = world.claim();
@@ -220,9 +223,9 @@ fn a_claim_whose_carrier_is_dropped_is_carried_by_the_thread() {
         ];
         join(others);
         for carrier in carriers(&world.shared) {
-            granted(Some(carrier));
+            answer(Some(carrier));
         }
-        assert!(block_on(decided(&held)));
+        assert!(block_on(is_granted(&held)));
     });
 }
 
@@ -233,22 +236,23 @@ fn a_claim_that_is_dropped_with_its_carrier_while_it_is_granted_is_released() {
         let (held, carrier) = world.claim();
         let id = held.id;
         let other = thread::spawn(move || drop(held));
-        granted(carrier);
+        answer(carrier);
         other.join().expect("no assertion has failed");
         assert!(!world.knows(id));
-        assert!(is_rung(&world.shared));
+        assert!(was_woken(&world.shared));
     });
 }
 
-/// The thread sleeps, or is about to sleep, when the last permit and the last handle are dropped.
+/// The last permit and the last handle are dropped while the thread sleeps or is about to sleep. It must be woken, or
+/// wake soon.
 #[test]
-fn the_thread_does_not_sleep_over_what_is_left_and_ends_when_nothing_is() {
+fn the_thread_wakes_after_the_last_drops() {
     explore_most(|| {
         let world = World::new();
         let (shared, held) = (Arc::clone(&world.shared), world.held());
-        // The thread was woken for the claim, and after that it is idle.
-        assert!(is_rung(&shared) && carriers(&shared).is_empty());
-        assert!(carriers(&shared).is_empty() && !is_rung(&shared));
+        // The claim has woken the thread. It has nothing to do, and is idle afterwards.
+        assert!(was_woken(&shared) && carriers(&shared).is_empty());
+        assert!(carriers(&shared).is_empty() && !was_woken(&shared));
         let World { driver, _links, .. } = world;
         let other = thread::spawn(move || {
             drop(driver);
@@ -257,18 +261,20 @@ fn the_thread_does_not_sleep_over_what_is_left_and_ends_when_nothing_is() {
         let early = shared.run_keeper_step();
         assert!(!early.is_over);
         other.join().expect("no assertion has failed");
-        assert!(is_rung(&shared) || !early.sleep.is_zero() && early.sleep < Duration::from_secs(1));
+        assert!(
+            was_woken(&shared) || !early.sleep.is_zero() && early.sleep < Duration::from_secs(1)
+        );
         if let Some(load) = early.load {
-            granted(Some(Carrier::new(&shared, load)));
+            answer(Some(Carrier::new(&shared, load)));
         }
         drop(_links);
         drop(shared);
     });
 }
 
-/// The thread checks if it may end, while a claim comes and goes.
+/// The thread checks if it may end, while a claim is made and dropped.
 #[test]
-fn the_thread_ends_after_the_last_claim_only() {
+fn the_thread_ends_only_after_the_last_claim() {
     explore_most(|| {
         let World {
             driver,
@@ -283,7 +289,7 @@ fn the_thread_ends_after_the_last_claim_only() {
         let early = shared.run_keeper_step().is_over;
         assert!(other.join().expect("no assertion has failed"));
         let is_late = shared.run_keeper_step().is_over;
-        // The claim was sent, so its release is still owed.
+        // The claim's call exists, so its release is still owed.
         assert!(!early && !is_late);
         drop(_links);
     });

@@ -5,8 +5,8 @@ use loom::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-/// The standard library's `OnceLock` with an ordering that loom sees. A release publishes the value, and `get` acquires
-/// it. So a `get` that is not ordered after the setting may still find nothing.
+/// The standard library's `OnceLock`, with an ordering that loom sees: a `Release` store publishes the value, and `get`
+/// loads with `Acquire`. So a `get` that is not ordered after the initialization may find nothing.
 #[derive(Debug)]
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,

@@ -1,7 +1,7 @@
 //! Tokio's channel for one value, with an ordering that loom sees.
 //!
-//! The channel itself is Tokio's, which Tokio checks. For loom the send, the receipt and the drop of the receiver are
-//! single steps, and each comes after the one before.
+//! Tokio checks the channel itself. For loom the send, the receipt and the drop of the receiver are single steps on one
+//! atomic, so each sees the effects of the earlier ones.
 
 use loom::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::{
@@ -43,7 +43,7 @@ impl<T> Sender<T> {
     }
 }
 
-/// The receiver's drop comes after the send, and drops the value that was sent.
+/// The receiver's drop also drops a value that was sent before, so it must come after the send for loom too.
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.sent.swap(true, AcqRel);

@@ -1,4 +1,4 @@
-//! Many concurrent calls of operators. A store runs 32 of them at a time, and the others wait for their turn.
+//! Many concurrent calls of operators. A store runs 32 of them at a time, and the others wait their turn.
 //!
 //! Promises: P24.
 
@@ -33,8 +33,8 @@ fn unknown(permit: usize) -> String {
     id("aaaa", permit as u64, [9, 1, 2_000])
 }
 
-/// Sends many calls at once, and returns the times at which a proxy has seen them.
-async fn times_of_a_crowd() -> Vec<Instant> {
+/// Makes many calls at once, and returns the times at which the proxy saw them.
+async fn send_times_of_a_crowd() -> Vec<Instant> {
     // The last calls wait for longer than two timeouts.
     const CALLS: usize = 22 * AT_ONCE;
     let (_server, proxy, store) = delayed().await;
@@ -47,19 +47,19 @@ async fn times_of_a_crowd() -> Vec<Instant> {
     sent.iter().map(|seen| seen.at).collect()
 }
 
-/// A call ends a delay after it was sent at the earliest, so among more calls than may run at once, the first and the last are a
-/// delay apart. On a busy machine waiting calls may go ahead, once no call has ended for a second, and the proxy may see an earlier
-/// call late.
+/// A call ends `DELAY` after it was sent at the earliest, so any call and the 32nd after it are sent at least `DELAY`
+/// apart. A round may fail on a busy machine: the proxy may see a call late, and a waiting call is sent anyway once no
+/// call has ended for a second.
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_wait_for_their_turn_longer_than_one_may_take_and_succeed() {
-    let apart = async || {
-        let sent = times_of_a_crowd().await;
+async fn calls_wait_their_turn_for_longer_than_the_timeout_and_succeed() {
+    let round = async || {
+        let sent = send_times_of_a_crowd().await;
         let pairs = sent.iter().zip(&sent[AT_ONCE..]);
         let apart = pairs.map(|(earlier, later)| *later - *earlier).min();
         let apart = apart.expect("there are more calls than may run at once");
         (apart >= DELAY).then_some(()).ok_or(apart)
     };
-    one_round_passes("no more calls than may run at once are in flight", 6, apart).await;
+    one_round_passes("no more calls than may run at once are in flight", 6, round).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,16 +1,16 @@
 //! Faults that only a store in Redis meets: other processes, lost messages, outages, forged ids.
 
 mod crowded;
+mod notified;
 mod stored;
-mod told;
 
-use super::{BOUND, Store, Waiter, claim, is_told, queued};
+use super::{BOUND, Store, Waiter, claim, is_notified, queued};
 use std::{sync::Arc, time::Duration};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, semaphore::PermitInfo};
 
 const LEASE: Duration = Duration::from_secs(3);
-/// Longer than a test. Nothing is refreshed and no waiter polls, so only a message can notify.
+/// A lease longer than a test. Nothing is refreshed and no waiter polls, so only messages can notify.
 const LONG: Duration = Duration::from_secs(3_600);
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
 const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
@@ -30,7 +30,7 @@ async fn processes<const N: usize>(lease: Duration) -> (RedisServer, Raw, [Store
     for _ in 0..N {
         stores.push(store(&server.url(), lease).await);
     }
-    (server, raw, stores.try_into().ok().expect("as many"))
+    (server, raw, stores.try_into().ok().expect("N stores"))
 }
 
 /// A claim for units of a limit of nine.
@@ -51,7 +51,7 @@ async fn waits(store: &Store, weight: u32, before: usize) -> (Waiter, PermitInfo
     queued(store, units(weight).with_wait(LONG), before).await
 }
 
-/// Waits until the other process listens to revocations.
+/// Waits until the process of this permit or waiter is subscribed to its channel.
 async fn listens(raw: &mut Raw, info: &PermitInfo) {
     let channel = format!("semaphore:2:wake:{}", info.process.id);
     eventually("it listens", BOUND, async || {
@@ -61,11 +61,14 @@ async fn listens(raw: &mut Raw, info: &PermitInfo) {
     .await;
 }
 
-/// Checks that the permit is lost for good: some refreshes later it is still not acquired again, although the key has
+/// Checks that the permit is lost for good: two seconds later it has not been acquired again, although the key has
 /// room.
 async fn stays_revoked(permit: &Permit, raw: &mut Raw) {
-    is_told(permit).await;
-    eventually("it is for ever", BOUND, async || permit.weight() == 0).await;
+    is_notified(permit).await;
+    eventually("the loss is permanent", BOUND, async || {
+        permit.weight() == 0
+    })
+    .await;
     let end = raw.server_time_ms().await + 2_000;
     while raw.server_time_ms().await < end {
         assert!(permit.is_lost());

@@ -1,9 +1,9 @@
-//! The contents of the server: their listing, their lifetime, and that forged ids change nothing.
+//! The data in the server: how it is listed, how long it lives, and that forged ids do not change it.
 //!
 //! Promises: P24.
 
 use super::{ALIVE, HELD, LEASE, LONG, QUEUE, granted, listens, processes, revoke, units, waits};
-use crate::holders::{BOUND, Store, distinct, first, forged::forged, ids, shown, usage};
+use crate::holders::{BOUND, Store, distinct, first, forged::forgeries, ids, shown, usage};
 use futures_util::StreamExt;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,11 +33,11 @@ async fn listed<T>(keys: impl futures_util::Stream<Item = T>) -> Vec<T> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_stores_are_two_processes_of_which_each_knows_the_other() {
+async fn two_stores_are_listed_as_two_processes() {
     let (_server, _, [one, two]) = processes(LEASE).await;
     let _permits = [granted(&one, 1).await, granted(&two, 2).await];
-    for asked in [one, two] {
-        let usage = shown(&asked, "a", "both are known", |usage| {
+    for store in [one, two] {
+        let usage = shown(&store, "a", "both are known", |usage| {
             let mut pids = usage.held.iter().map(|info| info.process.pid);
             pids.all(|pid| pid == Some(std::process::id()))
         })
@@ -48,21 +48,21 @@ async fn two_stores_are_two_processes_of_which_each_knows_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_process_says_of_itself_ends_some_leases_after_it() {
+async fn the_entry_of_a_process_expires_some_leases_after_it() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let _permit = granted(&store, 1).await;
-    let said = format!("semaphore:2:process:{}", first(&store).await.process.id);
-    eventually("it has said so", BOUND, async || {
-        raw.keys(&said).await.len() == 1
+    let entry = format!("semaphore:2:process:{}", first(&store).await.process.id);
+    eventually("it has written its entry", BOUND, async || {
+        raw.keys(&entry).await.len() == 1
     })
     .await;
-    let ttl = ttl(&mut raw, &said).await;
+    let ttl = ttl(&mut raw, &entry).await;
     let leases = LEASE.as_millis() as i64;
     assert!((5 * leases..=8 * leases).contains(&ttl), "{ttl}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_ended_and_what_is_no_id_is_not_shown_and_stays_where_it_is() {
+async fn ended_permits_and_foreign_members_are_not_shown_and_stay_stored() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let _permit = granted(&store, 1).await;
     let (ended, later) = (later(&mut raw, -1).await, later(&mut raw, 60_000).await);
@@ -91,7 +91,7 @@ async fn the_permit_of_a_process_that_is_gone_is_shown_and_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_keys_are_listed_by_their_hash_and_shown_to_those_who_know_them() {
+async fn a_long_key_is_listed_by_its_hash_and_its_usage_is_shown_by_the_whole_key() {
     let (_server, _, [store]) = processes(LEASE).await;
     let long = Key::from("k".repeat(1_000));
     let _permit = store.acquire(units(1).with_key(long.clone())).await;
@@ -104,7 +104,7 @@ async fn long_keys_are_listed_by_their_hash_and_shown_to_those_who_know_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_cannot_list_keys_says_so_and_does_all_else() {
+async fn a_store_that_may_not_list_keys_returns_an_error_and_does_everything_else() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let user = "ACL SETUSER app on >secret ~* &* +@all -scan";
@@ -120,7 +120,7 @@ async fn a_store_that_cannot_list_keys_says_so_and_does_all_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_among_many_foreign_keys_takes_its_time_and_no_more() {
+async fn a_page_among_many_foreign_keys_takes_no_longer_than_its_time() {
     // The long lease keeps calls to a slow server from timing out.
     let (_server, mut raw, [store]) = processes(BOUND * 3).await;
     let script = "for key = 1, 1000 do redis.call('SET', KEYS[1] .. key, '') end";
@@ -153,7 +153,7 @@ async fn a_page_among_many_foreign_keys_takes_its_time_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_has_a_thousand_keys_and_few_more_although_it_has_time() {
+async fn a_page_ends_soon_after_a_thousand_keys_although_it_has_time() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let script = "for key = 1, 5000 do
         redis.call('SET', 'semaphore:2:{concurrency:' .. key .. '}:held', '')
@@ -195,15 +195,15 @@ async fn a_permit_that_was_refreshed_is_shown_with_the_time_of_its_grant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cursor_that_no_page_has_ended_with_is_told_from_a_failure() {
+async fn a_cursor_of_no_page_is_distinguished_from_a_failure() {
     let (mut server, _, [store]) = processes(LEASE).await;
     let page = async |cursor| store.keys_page(&Policy::DEFAULT, Some(cursor), BOUND).await;
     for cursor in ["", "a", "1", "-1@", "@", "18446744073709551616@"] {
         assert!(matches!(page(cursor).await, Ok(None)), "{cursor}");
     }
-    // A cursor on an unknown server ends the listing, like the last page.
+    // A cursor of an unknown server ends the listing, as the last page does.
     let gone = page("17@other:1").await.expect("it answers");
-    let gone = gone.expect("it might be one");
+    let gone = gone.expect("a cursor of a server that is gone");
     assert_eq!((gone.keys, gone.next), (Vec::new(), None));
     server.kill();
     assert!(page("0@").await.is_err());
@@ -223,7 +223,7 @@ async fn a_server_that_is_gone_is_an_error_of_the_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_that_were_claimed_together_are_shown_in_one_order() {
+async fn permits_that_were_claimed_together_are_always_shown_in_the_same_order() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     let later = later(&mut raw, 60_000).await;
     // Ids of two processes, in one millisecond, under different limits.
@@ -252,7 +252,7 @@ async fn a_revocation_is_remembered_for_eight_leases_of_any_length() {
     assert!((leases - 60_000..=leases).contains(&ttl), "{ttl}");
 }
 
-/// Dumps the server's contents byte for byte, except until when waiters count as alive, because a poll moves that.
+/// Dumps the server's data byte for byte. Of the key `alive` only the ids: a poll moves the times.
 async fn dump(raw: &mut Raw) -> BTreeMap<Vec<u8>, String> {
     let mut all = BTreeMap::new();
     for key in raw.keys("semaphore:2:{*").await {
@@ -279,7 +279,7 @@ async fn a_forged_id_changes_no_byte_and_sends_no_message() {
     let mut messages = Raw::connect(server.port()).await;
     messages.cmd(&["PSUBSCRIBE", "*"]).await;
 
-    // The waiter polls once more because its process listens now.
+    // The waiter polls once more because its process has just subscribed.
     let mut before = dump(&mut raw).await;
     eventually("nothing moves any more", BOUND, async || {
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -291,7 +291,7 @@ async fn a_forged_id_changes_no_byte_and_sends_no_message() {
     for info in shown.held.iter().chain(&shown.waiting) {
         // The id of a unit is not the id of a permit.
         let of_units = (1..=info.weight).map(|unit| format!("{}:{unit}", info.id));
-        for forged in forged(&info.id).into_iter().step_by(3).chain(of_units) {
+        for forged in forgeries(&info.id).into_iter().step_by(3).chain(of_units) {
             assert!(!revoke(&store, &forged).await, "{forged:?}");
         }
     }

@@ -28,7 +28,7 @@ fn two_units_have_two_holders() {
 }
 
 #[test]
-fn a_heavy_permit_fits_beside_none() {
+fn a_permit_of_the_whole_limit_fits_beside_no_other() {
     explore(|| {
         let key = Key::with_held(2, 1);
         let others = [1, 2].map(|weight| key.spawn(move |key| key.use_briefly(weight)));
@@ -38,9 +38,9 @@ fn a_heavy_permit_fits_beside_none() {
     });
 }
 
-/// An operator lowers the limit, and a permit is granted under the lower limit.
+/// An operator lowers the limit while two claims are made. Only one of them may be granted.
 #[test]
-fn nobody_acquires_under_the_old_limit_after_a_permit_under_a_lower_one() {
+fn no_claim_is_granted_under_the_old_limit_after_one_under_a_lower_limit() {
     explore(|| {
         let key = Key::new(2);
         key.use_briefly(1);
@@ -49,7 +49,10 @@ fn nobody_acquires_under_the_old_limit_after_a_permit_under_a_lower_one() {
         let own = key.take(1);
         let [other] = join([other]);
         assert!(own.is_err() || other.is_err(), "2 units under a limit of 1");
-        assert!(own.is_ok() || other.is_ok(), "refused beside a free unit");
+        assert!(
+            own.is_ok() || other.is_ok(),
+            "refused although a unit is free"
+        );
         key.set_limit(None);
         key.release(1);
         key.assert_free();
@@ -65,7 +68,7 @@ fn a_unit_that_is_free_all_the_time_is_never_refused() {
             key.use_briefly(1);
             key.use_briefly(1);
         });
-        assert!(key.take(1).is_ok(), "refused beside a free unit");
+        assert!(key.take(1).is_ok(), "refused although a unit is free");
         join([other]);
         key.release(1);
         key.assert_free();

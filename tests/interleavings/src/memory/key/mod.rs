@@ -1,5 +1,5 @@
-//! The semaphore of one key in its shard. It takes fewer steps than a whole store, so three threads can run in every
-//! order.
+//! The semaphore of one key in its shard, which takes fewer steps than a whole store. So three threads can run in every
+//! order of their steps.
 
 mod counts;
 mod retire;
@@ -42,7 +42,7 @@ fn free(entry: &mut Entry, weight: u32, counts: &mut Counts) {
     assert!(entry.free(taken, PermitEnd::Released, counts).is_none());
 }
 
-/// The hash of the key. Other keys have other hashes.
+/// The hash of the key. In these scenarios a hash identifies a key.
 const HASH: u64 = 0;
 
 struct Key {
@@ -56,7 +56,7 @@ struct Waiting {
     permit: oneshot::Receiver<Permit>,
     serial: u64,
     weight: u32,
-    /// The greatest token at its beginning.
+    /// The greatest token when the claim began.
     before: u64,
 }
 
@@ -91,6 +91,7 @@ impl Key {
         self.change_of(other, |entry, counts| free(entry, 1, counts));
     }
 
+    /// Changes the entry of the key with this hash, if it exists.
     fn change_of<R>(
         &self,
         hash: u64,
@@ -130,6 +131,7 @@ impl Key {
         claim.with_weight(weight).with_wait(WAIT)
     }
 
+    /// Acquires units without waiting. The scenario must release them.
     fn take(&self, weight: u32) -> Result<(), queue::KeyRefusal> {
         let before = self.witness.last_token();
         let acquired = self.shard.acquire(HASH, &self.claim(weight), None)?;
@@ -153,7 +155,7 @@ impl Key {
         self.join_listed(weight, false)
     }
 
-    /// Joins the queue with a claim whose permit is listed or not.
+    /// Joins the queue. With `is_listed`, the waiter and its permit are listed for operators, who can revoke them.
     fn join_listed(&self, weight: u32, is_listed: bool) -> Waiting {
         let (before, claim) = (self.witness.last_token(), self.claim(weight));
         let (wait, serial) = (
@@ -187,7 +189,7 @@ impl Key {
         }
     }
 
-    /// Waits for the grant. The scenario itself releases the units.
+    /// Waits for the grant. The scenario must release the units.
     fn wait(&self, waiting: Waiting) {
         let permit = block_on(waiting.permit).expect("it is granted");
         let (weight, before) = (waiting.weight, waiting.before);

@@ -1,4 +1,4 @@
-//! The release of another key evicts idle entries, while claims come for one of them.
+//! The release of another key evicts idle entries, while claims are made for one of them.
 //!
 //! Promises: P1, P5, P11.
 
@@ -48,7 +48,7 @@ fn an_entry_in_use_is_not_evicted() {
         assert!(key.is_kept(), "an entry in use was evicted");
         key.release(1);
         let [taken] = join([takes]);
-        assert!(taken.is_ok(), "refused beside a free unit");
+        assert!(taken.is_ok(), "refused although a unit is free");
         assert!(key.is_kept(), "an entry in use was evicted");
         key.release(1);
         key.assert_free();

@@ -1,4 +1,4 @@
-//! Claims that wait. Loom reports a missing grant, because it leaves a thread waiting.
+//! Claims that wait. Loom fails a scenario with a missing grant, because one of its threads never ends.
 //!
 //! Promises: P1, P12, P14, P15.
 
@@ -20,7 +20,7 @@ fn a_release_reaches_a_claim_that_joins() {
     });
 }
 
-/// An operator raises the limit while the claim joins. The later of the two sees the change of the earlier.
+/// An operator raises the limit while the claim joins. Either the claim sees the new limit, or the change grants it.
 #[test]
 fn a_raised_limit_reaches_a_claim_that_joins() {
     explore(|| {
@@ -49,7 +49,7 @@ fn the_end_of_a_pause_reaches_a_claim_that_joins() {
     });
 }
 
-/// One claim waits, another does not, and nothing is held during the pause.
+/// Nothing is held during the pause. At its end one claim joins the queue, and another does not wait.
 #[test]
 fn the_end_of_a_pause_reaches_a_claim_beside_one_that_does_not_wait() {
     explore(|| {
@@ -70,7 +70,7 @@ fn the_end_of_a_pause_reaches_a_claim_beside_one_that_does_not_wait() {
 
 /// The unit is released while one claim joins the queue, and another claim does not wait.
 #[test]
-fn a_newcomer_takes_no_wake_up_away() {
+fn a_claim_without_a_wait_takes_no_wake_up_from_a_waiter() {
     explore(|| {
         let key = Key::with_held(1, 1);
         let joins = key.spawn(|key| key.join_queue(1));
@@ -109,7 +109,8 @@ fn two_that_join_while_the_unit_is_released_are_granted() {
         let joins = [0, 1].map(|_| key.spawn(|key| key.join_queue(1)));
         key.release(1);
         let mut waiting = join(joins);
-        // One of them has been granted at this point.
+        // One of them has been granted at this point. It must be waited for first, because its release grants the
+        // other.
         let queued = key.change(|entry, _| entry.queue.listed(None).1);
         let queued = queued.expect("a unit is held")[0].0.serial;
         waiting.sort_by_key(|waiting| queued == waiting.serial);
@@ -122,7 +123,7 @@ fn two_that_join_while_the_unit_is_released_are_granted() {
 }
 
 #[test]
-fn one_release_lets_two_in() {
+fn one_release_grants_two_waiters() {
     explore(|| {
         let key = Key::with_held(2, 2);
         let joined = key.join_queue(1);
@@ -158,7 +159,7 @@ fn two_releases_wake_a_heavy_waiter_and_the_light_one_behind_it() {
 /// A waiter leaves while a unit is released. It leaves the queue, or it is granted and releases the unit. A waiter that
 /// is too heavy for the unit no longer blocks the others.
 #[test]
-fn a_waiter_that_leaves_lets_the_next_in() {
+fn the_waiter_behind_one_that_leaves_is_granted() {
     for limit in [1, 2] {
         explore(move || {
             let key = Key::with_held(limit, limit);
@@ -173,9 +174,9 @@ fn a_waiter_that_leaves_lets_the_next_in() {
     }
 }
 
-/// Once the queue is empty, it lets claims without a wait in again.
+/// Once the queue is empty, claims without a wait are granted again.
 #[test]
-fn the_last_waiter_that_leaves_opens_the_key() {
+fn claims_are_granted_again_after_the_last_waiter_has_left() {
     explore(|| {
         let key = Key::with_held(1, 1);
         let waiting = key.join_queue(1);

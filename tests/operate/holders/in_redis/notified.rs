@@ -1,11 +1,11 @@
-//! Holders and waiters in other processes learn of a revocation by a message, and also if the message is lost.
+//! Holders and waiters in other processes are notified of a revocation by a message, or later if the message is lost.
 //!
 //! Promises: P4, P24.
 
 use super::{
     ALIVE, HELD, LEASE, LONG, granted, listens, processes, revoke, stays_revoked, units, waits,
 };
-use crate::holders::{BOUND, Store, answer, assert_revoked, first, is_told, usage};
+use crate::holders::{BOUND, Store, answer, assert_revoked, first, is_notified, usage};
 use futures_util::{StreamExt, stream};
 use std::{
     sync::Arc,
@@ -17,7 +17,7 @@ use testing::{
 use tower_semaphore::{Operate, Permit, Policy, RedisSemaphore, Semaphore};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_holder_in_another_process_is_told_by_a_message() {
+async fn a_holder_in_another_process_is_notified_by_a_message() {
     let (_server, mut raw, [holder, operator]) = processes(LONG).await;
     for weight in [1, 3] {
         let permit = granted(&holder, weight).await;
@@ -25,7 +25,7 @@ async fn the_holder_in_another_process_is_told_by_a_message() {
         listens(&mut raw, &info).await;
         let start = Instant::now();
         assert!(revoke(&operator, &info.id).await);
-        is_told(&permit).await;
+        is_notified(&permit).await;
         let took = start.elapsed();
         assert!(took < Duration::from_secs(5), "{took:?}");
         stays_revoked(&permit, &mut raw).await;
@@ -45,7 +45,7 @@ async fn a_revocation_by_a_user_without_channels_fails_and_changes_nothing() {
     let revoked = operator
         .revoke(&Policy::DEFAULT, &"a".into(), &info.id)
         .await;
-    let error = revoked.expect_err("it may not be told");
+    let error = revoked.expect_err("it may not publish");
     let cause = std::error::Error::source(&error).map(ToString::to_string);
     assert!(
         cause.is_some_and(|cause| cause.contains("channels")),
@@ -57,7 +57,7 @@ async fn a_revocation_by_a_user_without_channels_fails_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_waits_in_another_process_is_told_by_a_message() {
+async fn a_waiter_in_another_process_is_notified_by_a_message() {
     let (_server, mut raw, [holder, operator]) = processes(LONG).await;
     let permit = granted(&holder, 9).await;
     let (waiter, waiting) = waits(&holder, 1, 0).await;
@@ -69,8 +69,7 @@ async fn a_claim_that_waits_in_another_process_is_told_by_a_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_whose_subscription_is_cut_is_told_when_it_has_subscribed_anew_whatever_the_lease()
-{
+async fn a_holder_whose_subscription_is_cut_is_notified_when_it_has_subscribed_again() {
     let (server, mut raw, [operator]) = processes(LONG).await;
     let proxy = Proxy::start(&server).await;
     proxy.drop_messages(true);
@@ -95,7 +94,7 @@ async fn held(raw: &mut Raw) -> (usize, Option<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_added_to_a_revoked_permit_is_free_as_soon_as_its_owner_is_told() {
+async fn units_added_to_a_revoked_permit_are_free_as_soon_as_its_owner_is_notified() {
     let (_server, mut raw, [holder, operator]) = processes(LONG).await;
     let permit = granted(&holder, 2).await;
     permit.resize(5).await.expect("there is room");
@@ -104,7 +103,7 @@ async fn what_was_added_to_a_revoked_permit_is_free_as_soon_as_its_owner_is_told
     listens(&mut raw, &info).await;
     let start = Instant::now();
     assert!(revoke(&operator, &info.id).await);
-    is_told(&permit).await;
+    is_notified(&permit).await;
     let is_free = async || held(&mut raw).await.0 == 0;
     eventually("all is free", BOUND, is_free).await;
     let took = start.elapsed();
@@ -113,34 +112,35 @@ async fn what_was_added_to_a_revoked_permit_is_free_as_soon_as_its_owner_is_told
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_added_to_a_revoked_permit_is_free_after_its_refresh_if_the_message_is_lost() {
+async fn units_added_to_a_revoked_permit_are_free_after_a_refresh_if_the_message_is_lost() {
     let (server, mut raw, []) = processes(LEASE).await;
     let builder = RedisSemaphore::builder().lease(LEASE).timeout(LEASE / 3);
     let holder = builder.connect(server.url()).await;
     let holder: Store = Arc::new(holder.expect("it connects"));
-    // This ends the present subscription. Scripts may still publish.
+    // The store cannot subscribe again, but scripts may still publish.
     let deaf = ["ACL", "SETUSER", "default", "-subscribe"];
     assert_eq!(raw.cmd(&deaf).await.text(), "OK");
     raw.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-    for names_what_was_added in [false, true] {
+    for names_added_units in [false, true] {
         let permit = granted(&holder, 2).await;
         permit.resize(5).await.expect("there is room");
         let (units, added) = held(&mut raw).await;
         let added = added.expect("three were added");
         assert_eq!(units, 5);
-        let id = match names_what_was_added {
-            true => added,
-            false => first(&holder).await.id,
+        let id = if names_added_units {
+            added
+        } else {
+            first(&holder).await.id
         };
         assert!(revoke(&holder, &id).await);
-        is_told(&permit).await;
+        is_notified(&permit).await;
         eventually("all is free", BOUND, async || held(&mut raw).await.0 == 0).await;
         stays_revoked(&permit, &mut raw).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_added_to_a_permit_of_a_dead_process_is_free_when_its_lease_ends() {
+async fn units_added_to_a_permit_of_a_dead_process_are_free_when_their_lease_ends() {
     let (_server, mut raw, [operator]) = processes(LEASE).await;
     let end = (raw.server_time_ms().await + 1_500).to_string();
     let first = id("aaaa", 1, [9, 1, 2_000]);
@@ -155,7 +155,7 @@ async fn what_was_added_to_a_permit_of_a_dead_process_is_free_when_its_lease_end
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_remembered_of_revocations_is_little_and_ends() {
+async fn each_revocation_is_remembered_by_one_member_for_an_hour() {
     let (_server, mut raw, [store]) = processes(LEASE).await;
     for _ in 0..20 {
         let permit = granted(&store, 3).await;
@@ -166,7 +166,7 @@ async fn what_is_remembered_of_revocations_is_little_and_ends() {
     assert_eq!(remembered.len(), 20, "{remembered:?}");
     let ttl = raw.cmd(&["PTTL", ALIVE]).await.int();
     assert!((3_500_000..=3_600_000).contains(&ttl), "{ttl}");
-    // Moves all of them except one back by an hour.
+    // Make all of them except one an hour older.
     for (member, score) in &remembered[1..] {
         let earlier = (score + 3_600_001.0).to_string();
         let args: [&[u8]; 4] = [b"ZADD", ALIVE.as_bytes(), earlier.as_bytes(), member];
@@ -178,7 +178,7 @@ async fn what_is_remembered_of_revocations_is_little_and_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_of_many_permits_is_told_soon_however_many_are_revoked() {
+async fn a_holder_of_many_permits_soon_reads_thousands_of_revocations() {
     const PERMITS: u32 = 2_000;
     const MESSAGES: u32 = 3_000;
     let (_server, mut raw, [holder]) = processes(LONG).await;
@@ -192,6 +192,7 @@ async fn a_holder_of_many_permits_is_told_soon_however_many_are_revoked() {
     listens(&mut raw, &info).await;
     let channel = format!("semaphore:2:wake:{}", info.process.id);
     let permit = info.id.split('.').nth(1).expect("it has one");
+    // The holder has no such permits.
     let unknown = (0..MESSAGES).map(|unknown| format!("{}", 1_000_000_000 + unknown));
     for permit in unknown.chain([permit.to_owned()]) {
         let message = format!("{permit} revoked");
@@ -199,25 +200,26 @@ async fn a_holder_of_many_permits_is_told_soon_however_many_are_revoked() {
         sent.expect("it is sent");
     }
     // On an idle machine this takes a second or two.
-    eventually("it is told", Duration::from_secs(60), async || {
+    eventually("it is notified", Duration::from_secs(60), async || {
         permits.iter().any(Permit::is_lost)
     })
     .await;
     assert_eq!(permits.iter().filter(|permit| permit.is_lost()).count(), 1);
 }
 
-async fn of_cluster(cluster: &Cluster) -> Store {
+async fn store_of(cluster: &Cluster) -> Store {
     let builder = RedisSemaphore::builder().lease(LONG);
     let builder = builder.timeout(Duration::from_secs(3));
     let connect = async || builder.clone().connect_cluster(cluster.urls()).await;
     Arc::new(connected(connect).await)
 }
 
-/// A script that empties a key fails when it looks at that key again, because on this node an empty key may have moved.
+/// While a slot moves, its old node refuses commands for a key that it lacks. So a script that empties a key fails at
+/// its next command for that key.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_permit_that_is_revoked_while_its_slot_moves_is_not_revoked_by_half() {
+async fn a_revocation_while_the_slot_moves_is_complete_or_an_error() {
     let cluster = Cluster::of_primaries(3).await;
-    let [holder, operator] = [of_cluster(&cluster).await, of_cluster(&cluster).await];
+    let [holder, operator] = [store_of(&cluster).await, store_of(&cluster).await];
     let slot = cluster.slot("semaphore:2:{concurrency:a}").await;
     let from = cluster.first_owner(slot);
     let to = (from + 1) % 3;
@@ -241,7 +243,7 @@ async fn a_permit_that_is_revoked_while_its_slot_moves_is_not_revoked_by_half() 
     let revoked = operator
         .revoke(&Policy::DEFAULT, &"a".into(), &info.id)
         .await;
-    is_told(&permit).await;
+    is_notified(&permit).await;
     cluster.move_keys(slot, from, to).await;
     cluster.end_move(slot, from, to).await;
     assert!(!matches!(revoked, Ok(false)), "{revoked:?}");
