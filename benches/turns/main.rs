@@ -31,7 +31,7 @@ fn main() {
 
 /// How many of 500 requests are refused: the median and the maximum of some rounds.
 fn turns() -> Table {
-    let (rounds, requests) = pick((7, 500), (3, 500));
+    let (rounds, requests) = pick((3, 500), (7, 500));
     let head = [
         "loops and limit",
         "pause",

@@ -148,8 +148,8 @@ pub(crate) async fn set_limit(
     ))
 }
 
-/// Fails if no such limit is set. A store keeps only the hash of a long key, so for a long key any listed hash of the
-/// policy counts.
+/// Fails if no such limit is set. A store keeps only the hash of a key that is long when it is percent-encoded, so for
+/// such a key any listed hash of the policy counts.
 async fn check_is_set(
     store: &RedisSemaphore,
     policy: &Policy,
@@ -166,7 +166,7 @@ async fn check_is_set(
                     let wrong = "KEY: the hash of a long key is listed: name the key itself";
                     return Err(Failure::Usage(wrong.to_owned()));
                 }
-                key.as_bytes().len() > hash.len()
+                encoded_length(key) > hash.len()
             }
             _ => false,
         };
@@ -175,6 +175,16 @@ async fn check_is_set(
         }
     }
     Err(Failure::nothing("no such limit is set"))
+}
+
+/// Returns the length of a percent-encoded key.
+fn encoded_length(key: &Key) -> usize {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@+".contains(&byte);
+    let lengths = key
+        .as_bytes()
+        .iter()
+        .map(|&byte| if is_plain(byte) { 1 } else { 3 });
+    lengths.sum()
 }
 
 /// Fails for a policy or key whose limit no store can set.
