@@ -1,4 +1,4 @@
-//! Commands as the headers of the scripts have them, and every reply.
+//! Commands are encoded as the headers of the scripts describe, and every reply is decoded or refused.
 
 use super::{
     Acquired, Answer, Charge, Command, CommandSink, Flow, Group, LeaseId, LeaseName, LeaseUnits,
@@ -7,7 +7,7 @@ use super::{
 };
 use std::{fmt::Display, time::Duration};
 
-/// The words of an encoded command.
+/// An encoded command: its script and its number of keys; then the keys and the arguments.
 #[derive(Debug, Default)]
 struct RecordedRun(Option<(Verb, usize)>, Vec<String>);
 
@@ -147,7 +147,7 @@ fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
 }
 
 #[test]
-fn units_are_written_one_by_one_those_that_a_permit_still_has() {
+fn each_unit_that_a_permit_still_has_is_written() {
     let (kept, others) = units(1, 9, 4).split(2);
     let groups = vec![
         group("a", vec![others, units(2, 9, 1)]),
@@ -222,7 +222,7 @@ fn list(items: impl IntoIterator<Item = i64>) -> Reply {
 }
 
 #[test]
-fn what_is_held_is_told_for_each_permit() {
+fn an_answer_reports_for_each_permit_if_all_of_it_is_held() {
     let groups = || {
         vec![
             group("a", vec![units(1, 9, 2)]),
@@ -252,7 +252,7 @@ fn what_is_held_is_told_for_each_permit() {
 }
 
 #[test]
-fn claims_are_answered_together_with_the_time() {
+fn each_claim_of_a_call_has_an_answer_behind_the_time() {
     let claim = |levels: usize| {
         let level = wanted("a", units(1, 9, 1), None, Standing::New);
         vec![level; levels]
@@ -275,18 +275,18 @@ fn claims_are_answered_together_with_the_time() {
 }
 
 #[test]
-fn limits_are_told_by_their_version_and_only_if_they_are_others() {
+fn limits_are_reported_with_their_version_and_only_if_they_have_changed() {
     let command = Command::Presence(vec![Part::Processes, Part::Limits(Some(7))]);
     let text = |text: &str| Reply::Text(text.into());
-    let told = |limits: Reply| {
+    let decoded = |limits: Reply| {
         let answer = command.decode(&Reply::List(vec![int(5), int(1), limits]));
         answer.map(|answer| match answer {
-            Answer::Presence(5, None, Some(1), told) => told,
+            Answer::Presence(5, None, Some(1), limits) => limits,
             other => panic!("{other:?}"),
         })
     };
-    assert_eq!(told(int(0)), Some(None));
-    assert_eq!(told(list([])), Some(Some(OperatorLimits::default())));
+    assert_eq!(decoded(int(0)), Some(None));
+    assert_eq!(decoded(list([])), Some(Some(OperatorLimits::default())));
     let pairs = [
         ["a:b", "3 1 note"],
         ["*version", "1795345200123456 1795345200000000"],
@@ -301,14 +301,14 @@ fn limits_are_told_by_their_version_and_only_if_they_are_others() {
         first: 1_795_345_200_000_000,
         limits: vec![("a:b".into(), 3), ("a".into(), 0)],
     };
-    assert_eq!(told(Reply::List(all.collect())), Some(Some(expected)));
-    assert_eq!(told(Reply::List(vec![text("a")])), None);
-    assert_eq!(told(Reply::Other), None);
+    assert_eq!(decoded(Reply::List(all.collect())), Some(Some(expected)));
+    assert_eq!(decoded(Reply::List(vec![text("a")])), None);
+    assert_eq!(decoded(Reply::Other), None);
 }
 
-/// Each reply of up to six items of these.
+/// Tries lists of up to six of these items.
 #[test]
-fn no_reply_is_more_than_an_answer_or_none() {
+fn no_reply_makes_decoding_panic() {
     let items = [
         int(-2),
         int(0),
@@ -477,7 +477,7 @@ fn limits_and_processes_are_named_by_keys_of_the_store() {
 }
 
 #[test]
-fn a_change_is_done_if_its_reply_says_one() {
+fn a_change_is_done_if_its_reply_has_a_1_behind_the_time() {
     assert_eq!(is_done(&list([100, 1])), Some(true));
     assert_eq!(is_done(&list([100, 0])), Some(false));
     for reply in [list([100]), list([-1, 1]), Reply::Other] {

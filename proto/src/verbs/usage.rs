@@ -68,7 +68,7 @@ impl UsageListing {
     }
 }
 
-/// The cursor of a list's next page, and the members of this page with their scores.
+/// Reads the cursor of a list's next page, and the members of this page with their scores.
 fn list(reply: &Reply) -> Option<(&str, Vec<(String, f64)>)> {
     let [cursor, members] = reply.list()? else {
         return None;
@@ -128,8 +128,8 @@ impl PauseEntry {
     }
 }
 
-/// Reads the reply of revoke.lua, pause.lua or limits.lua: true if the change was made, or if the pause that it ends
-/// existed.
+/// Reads the reply of revoke.lua, pause.lua or limits.lua: true if the change was made. The end of a pause counts as made
+/// only if the pause existed.
 pub fn is_done(reply: &Reply) -> Option<bool> {
     match reply.list()? {
         [now, done] => millis(now.integer()?)
