@@ -10,7 +10,7 @@ pub struct PermitId {
     pub serial: u64,
 }
 
-/// A lease, by its number in its permit.
+/// A lease: its permit, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LeaseRef(pub(super) PermitId, pub(super) usize);
 
