@@ -1,8 +1,8 @@
 //! A lease: a run of neighbouring levels of a claim that one script may name. It is acquired and refreshed as a whole.
 //!
-//! The table has the next state and the outcome for the permit, by event and state. A test compares it with [`Lease::on`].
-//! The last three states are those of [`LeaseState::Missing`]. `-`: nothing changes. *calls again*: the event concerns an earlier
-//! state, and the next call is due at once. A loss depends on [`OnLoss`].
+//! The table has the next state and the [`Outcome`] for the permit, by event and state. A test compares it with [`Lease::on`].
+//! The last three states are those of [`LeaseState::Missing`]. `-`: nothing changes. *calls again*: the event concerns an
+//! earlier state, and the next call is due at once. The result of a loss depends on its [`OnLoss`], which follows a colon.
 //!
 //! | event | NotStarted | Wanted | Queued | Held | Unaware | Degraded | Notified |
 //! |---|---|---|---|---|---|---|---|
@@ -33,7 +33,7 @@ use super::{
 use crate::verbs::Queued;
 use std::{mem, ops::Range, time::Duration};
 
-/// A state changes in [`Lease::on`] only.
+/// The state of a lease. Only [`Lease::on`] changes it.
 #[derive(Debug, Default)]
 pub(super) enum LeaseState {
     /// Its turn comes once the narrower leases are held.
@@ -41,8 +41,8 @@ pub(super) enum LeaseState {
     NotStarted,
     /// It should be acquired.
     Wanted,
-    /// It waits in the queue of one of its levels, whose number counts in the permit. The time is that at which the last answered
-    /// acquire was sent.
+    /// It waits in the queue of one of its levels, by its number in the permit. The last answered acquire was sent at this
+    /// time.
     Queued(Queued, Time),
     /// It is held until this time.
     Held(Time),
@@ -87,16 +87,16 @@ pub(super) enum LeaseEvent {
 /// The consequence for a permit that loses a lease now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnLoss {
-    /// It is not granted yet: the claim acquires the lease again.
+    /// The permit is not granted yet: the claim acquires the lease again.
     FallBack,
-    /// It is strict: its holder is notified at once, because another holder may have had the units in between.
+    /// The permit is strict: its holder is notified at once, because another holder may have had the units in between.
     NotifyAtOnce,
     /// Its holder is notified at the end that it knows.
     Notify,
-    /// Its server works. If the end of a held lease passes without an answer, the permit goes on as the policy allows. A lease that
-    /// a refresh has not found is lost at that end.
+    /// The server works. If the end of a held lease passes without an answer, the permit goes on as the policy allows. A lease
+    /// that a refresh has not found is lost at that end.
     KeepAtEnd,
-    /// Its server is not well: the permit goes on without it, as the policy allows.
+    /// The server is not well: the permit goes on without it, as the policy allows.
     Keep,
 }
 
@@ -197,10 +197,10 @@ impl Lease {
         self.dispatch = Dispatch::Ready(queue, server);
     }
 
-    /// Forgets its redirect, and takes it out of its queue if it had one or waits for another server. Returns true if either was
-    /// so.
+    /// If it has a redirect, or waits for another server than this one: removes the redirect, takes it out of its queue, and
+    /// returns true.
     pub(super) fn leave_other_than(&mut self, server: usize, now: Time) -> bool {
-        let waits_elsewhere = matches!(self.dispatch, Dispatch::Ready(_, own) if own != server);
+        let waits_elsewhere = matches!(self.dispatch, Dispatch::Ready(_, other) if other != server);
         let leaves = self.route.redirect.take().is_some() || waits_elsewhere;
         if leaves && matches!(self.dispatch, Dispatch::Ready(..)) {
             self.reschedule(now);
@@ -286,7 +286,7 @@ impl Lease {
         });
     }
 
-    /// Notes that a call is over. `None` if it does not wait for this call, because it has a new id.
+    /// Notes that a call is over. `None` if the lease does not wait for this call, because it has a new id.
     pub(super) fn complete(&mut self, call: CallId) -> Option<InFlight> {
         let flight = *self.in_flight().filter(|flight| flight.call == call)?;
         self.dispatch = Dispatch::default();
