@@ -1,4 +1,4 @@
-//! Orders of events that were once wrong. The simulation makes them too rarely.
+//! Orders of events that the core once handled wrongly, and that the simulation makes too rarely.
 
 use super::*;
 use crate::verbs::{Acquired, Command, CommandFault, OperatorLimits, Queued, Standing, Wanted};
@@ -90,7 +90,8 @@ fn queued(pause: Option<Duration>) -> Acquired {
     })
 }
 
-/// Sends what a core has to send at a time, and answers it, until it sends nothing more. No answer: the call has none.
+/// Sends and answers calls at one time, until the core has none left. A call gets no answer if `answer` returns `None` for one
+/// of its commands.
 fn run(core: &mut Core, now: Time, mut answer: impl FnMut(&Call, &Command) -> Option<Answer>) {
     core.handle_timeout(now);
     while let Some(call) = [THREAD, RUNTIME]
@@ -107,7 +108,8 @@ fn reply(
     call: &Call,
     mut answer: impl FnMut(&Call, &Command) -> Option<Answer>,
 ) {
-    let answers: Vec<_> = call.commands.iter().map(|own| answer(call, own)).collect();
+    let commands = call.commands.iter();
+    let answers: Vec<_> = commands.map(|command| answer(call, command)).collect();
     if let Some(answers) = answers.into_iter().collect() {
         core.handle_reply(now, call.id, Ok(answers));
     }
@@ -1518,7 +1520,7 @@ fn a_growth_merges_the_two_smallest_of_sixteen() {
     assert_eq!(grow(1, Merge::Smallest), 3);
 }
 
-/// Events in a random order: claims, answers that fit nothing, faults, moves, and passing time.
+/// Makes random events: claims, answers that need not fit together, faults, moves of slots, and passing time.
 struct Disorder {
     core: Core,
     random: fastrand::Rng,
@@ -1561,7 +1563,7 @@ impl Disorder {
         }
     }
 
-    /// One entry to the core.
+    /// Makes one random event.
     fn step(&mut self) {
         let now = self.now;
         let runtime = Self::RUNTIMES[self.random.usize(0..2)];
@@ -1708,7 +1710,7 @@ impl Disorder {
         }
     }
 
-    /// Nothing is left of an entry, and the tables agree with each other.
+    /// Checks that no permit of the last step waits to be given up, and that the tables agree with each other.
     fn check(&self) {
         let core = &self.core;
         assert!(
@@ -1731,21 +1733,21 @@ impl Disorder {
             .filter(|debt| debt.scheduled.is_some())
             .count();
         assert_eq!(core.timers.len(), timers, "each timer belongs to its owner");
-        let mut leases = HashMap::<usize, u32>::new();
+        let mut users = HashMap::<usize, u32>::new();
         let permits = core.permits.iter().map(|permit| &permit.levels);
         let debts = core.debts.iter().map(|debt| &debt.levels);
         for level in permits.chain(debts).flatten() {
-            *leases.entry(level.key).or_default() += 1;
+            *users.entry(level.key).or_default() += 1;
         }
-        for (key, count) in leases {
+        for (key, count) in users {
             assert_eq!(core.keys[key].users, count, "the levels of a semaphore");
         }
     }
 }
 
-/// An entry may end many permits, also those that it visits. Each is given up by the end of the entry, and once.
+/// A step may end many permits, also those that it visits. Each is given up once, at the end of the step.
 #[test]
-fn each_entry_gives_up_what_it_ends_and_leaves_tables_that_agree() {
+fn each_step_gives_up_the_permits_that_it_ends_and_leaves_tables_that_agree() {
     for seed in 0..400 {
         let mut disorder = Disorder::new(seed);
         for _ in 0..400 {
