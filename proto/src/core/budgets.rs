@@ -69,8 +69,8 @@ impl Core {
         }
     }
 
-    /// Notes that the units of a granted claim's rates are used. While one of its servers is not well, processes may admit
-    /// claims without that server, so the claim also spends its units in the buckets of this process.
+    /// Notes that the units of a granted claim's rates are used. While one of its servers is not well, processes may
+    /// admit claims without that server, so the claim also spends its units in the buckets of this process.
     pub(super) fn charge(&mut self, id: PermitId) {
         if self.needs_share(id) {
             self.spend_locally(id);

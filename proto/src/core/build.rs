@@ -59,8 +59,8 @@ impl Core {
         servers.find_map(|server| self.call_to(from, server))
     }
 
-    /// A call for a claim that has just been made. `None` if it would include other claims, or a release that a task waits for
-    /// (rule 17), or if releases are urgent.
+    /// A call for a claim that has just been made. `None` if it would include other claims, or a release that a task
+    /// waits for (rule 17), or if releases are urgent.
     pub(super) fn call_alone(&mut self, at: LeaseRef) -> Option<Call> {
         self.lease(at)?;
         let (from, server) = (self.permits[at.0].from, self.target_of(at));
@@ -71,9 +71,9 @@ impl Core {
         is_alone.then(|| self.call_to(from, server)).flatten()
     }
 
-    /// A call that a task sends for the release that it waits for, with other waiting releases that no task waits for. `None` if
-    /// the connection is busy, or if another task waits for a release in the same queue. Then another runtime or the thread sends
-    /// the release.
+    /// A call that a task sends for the release that it waits for, with other waiting releases that no task waits for.
+    /// `None` if the connection is busy, or if another task waits for a release in the same queue. Then another runtime
+    /// or the thread sends the release.
     pub fn release_alone(&mut self, now: Time, from: RuntimeId, id: PermitId) -> Option<Call> {
         self.now = now;
         let debt = *self.permits.get(id)?.ended()?.debts.first()?;
@@ -86,8 +86,8 @@ impl Core {
         can_send.then(|| self.make_call(from, server)).flatten()
     }
 
-    /// True if the next call to a server carries no release that another task waits for (rule 17). Also false if many releases
-    /// wait, because each claim and each awaited release calls this, so it must be quick.
+    /// True if the next call to a server carries no release that another task waits for (rule 17). Also false if many
+    /// releases wait, because each claim and each awaited release calls this, so it must be quick.
     fn sends_for_no_other_task(&self, server: usize, own: PermitId) -> bool {
         let is_of_other = |id: &DebtId| {
             let debt = self.debts.get(*id);
@@ -218,7 +218,8 @@ impl Core {
         self.permits[at].reschedule(self.now);
         match queue {
             SendQueue::Claims if has_room => self.count(at.0),
-            // The claim's timer decides it. Nothing is decided here, because the call may have a narrower lease of the claim.
+            // The claim's timer decides it. Nothing is decided here, because the call may have a narrower lease of the
+            // claim.
             SendQueue::Claims => self.set_timer(at.0),
             _ => {}
         }
@@ -229,8 +230,8 @@ impl Core {
         self.connection(draft.flight.runtime, draft.flight.server)
     }
 
-    /// Puts a lease into a call, behind the unanswered releases of its keys if it acquires (rule 4). Returns false if it does
-    /// not fit. Releases that did fit stay in this call.
+    /// Puts a lease into a call, behind the unanswered releases of its keys if it acquires (rule 4). Returns false if
+    /// it does not fit. Releases that did fit stay in this call.
     fn add_lease(&mut self, draft: &mut Draft, at: LeaseRef, queue: SendQueue) -> bool {
         let redirect = self.permits[at].route.redirect;
         if matches!(queue, SendQueue::Polls | SendQueue::Claims) {
@@ -271,8 +272,8 @@ impl Core {
         fits
     }
 
-    /// The unsettled debts for a lease's keys, except those that are released in this call, or before it on the same connection
-    /// (rule 4).
+    /// The unsettled debts for a lease's keys, except those that are released in this call, or before it on the same
+    /// connection (rule 4).
     fn debts_to_release_first(&self, draft: &Draft, at: LeaseRef) -> BTreeSet<DebtId> {
         let levels = self.levels_of(at).iter();
         let keys = levels.map(|level| &self.keys[level.key]);
@@ -320,9 +321,9 @@ impl Core {
         Some(call)
     }
 
-    /// Adds the commands of an announcement. Each key of the store has a separate command (rule 20), because a server refuses
-    /// a command with several keys while one of their slots moves. A server whose clock is not known, or that has none of the
-    /// keys, gets a command without a key, which reports its time.
+    /// Adds the commands of an announcement. Each key of the store has a separate command (rule 20), because a server
+    /// refuses a command with several keys while one of their slots moves. A server whose clock is not known, or that
+    /// has none of the keys, gets a command without a key, which reports its time.
     fn presence_commands(&mut self, draft: &mut Draft) {
         let server = draft.flight.server;
         if server == self.counting_server() && self.membership == Membership::Leaving {
@@ -418,8 +419,9 @@ impl Core {
         }
     }
 
-    /// Groups leases by command. The leases of a command have one slot, all or none of them a redirect, and one length. A lease
-    /// after an error of a key has a separate command (rule 16), and leases with budgets have a separate script.
+    /// Groups leases by command. The leases of a command have one slot, all or none of them a redirect, and one length.
+    /// A lease after an error of a key has a separate command (rule 16), and leases with budgets have a separate
+    /// script.
     fn leases_by_command(&self, draft: &Draft, all: &[LeaseRef]) -> Vec<Vec<LeaseRef>> {
         grouped(all, |at| {
             let lease = &self.permits[*at];
@@ -477,8 +479,8 @@ impl Core {
         }
     }
 
-    /// Puts claims of one level for the same semaphore behind each other, because a script grants them together. Otherwise
-    /// their order stays.
+    /// Puts claims of one level for the same semaphore behind each other, because a script grants them together.
+    /// Otherwise their order stays.
     fn sort_by_key(&self, all: &mut [LeaseRef]) {
         let levels = |at: &LeaseRef| self.levels_of(*at);
         if all.iter().all(|at| levels(at).len() == 1) {

@@ -13,9 +13,9 @@ use std::{
     },
 };
 
-/// The progress of a call, shared by the core and the task of the driver that carries the call. The task notes that the call
-/// was written to its connection. The core notes that the call is over: it has run, or never will. Calls arrive in the order
-/// in which they were written.
+/// The progress of a call, shared by the core and the task of the driver that carries the call. The task notes that the
+/// call was written to its connection. The core notes that the call is over: it has run, or never will. Calls arrive in
+/// the order in which they were written.
 #[derive(Debug, Clone, Default)]
 pub struct CallProgress(Arc<AtomicU8>);
 
@@ -156,8 +156,8 @@ impl Acquires {
         self.not_over().all(is_before)
     }
 
-    /// True if the refusal of an acquire from `sent` proves that the server has none of the units. An acquire that could
-    /// still run at that time may grant them later: calls may run in another order than they were sent in.
+    /// True if the refusal of an acquire from `sent` proves that the server has none of the units. An acquire that
+    /// could still run at that time may grant them later: calls may run in another order than they were sent in.
     pub(super) fn proves_absence(&self, sent: Time) -> bool {
         self.run_until() <= sent
     }
@@ -173,7 +173,8 @@ pub(super) enum StoreKey {
     Process,
 }
 
-/// The leases, debts or key that a command names. Leases and debts of a command are in one slot, whose number comes first.
+/// The leases, debts or key that a command names. Leases and debts of a command are in one slot, whose number comes
+/// first.
 #[derive(Debug)]
 pub(super) enum Items {
     Acquire(u16, Vec<LeaseRef>),
@@ -216,11 +217,12 @@ pub(super) struct CallSize {
     pub(super) units: usize,
 }
 
-/// ElastiCache Serverless refuses a request with more than 3,999 arguments, including keys. 16 are left for the command.
+/// ElastiCache Serverless refuses a request with more than 3,999 arguments, including keys. 16 are left for the
+/// command.
 const MOST_ARGS: usize = 3_999 - 16;
 
-/// A server needs at most about 5 ms for this number of units. A script passes two values for each unit to a command, and Lua
-/// passes at most 8,000.
+/// A server needs at most about 5 ms for this number of units. A script passes two values for each unit to a command,
+/// and Lua passes at most 8,000.
 const MOST_UNITS: usize = 4_000;
 
 impl CallSize {

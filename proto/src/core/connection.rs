@@ -6,8 +6,8 @@ use super::{
     time::Time,
 };
 
-/// The most calls in flight if no refreshes, urgent releases, gathered claims or gathered polls wait. A runtime with this many
-/// calls in flight is busy (rule 19).
+/// The most calls in flight if no refreshes, urgent releases, gathered claims or gathered polls wait. A runtime with
+/// this many calls in flight is busy (rule 19).
 pub(super) const FEW_CALLS: usize = 4;
 
 /// The most calls in flight if urgent releases wait, but no refreshes, gathered claims or gathered polls.
@@ -49,8 +49,8 @@ impl ConnectionState {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
-    /// The thread sends another call while fewer calls than this are in flight; see [`can_send`](Self::can_send) for claims. A
-    /// late refresh loses a permit, and a waiter whose poll is late counts as dead.
+    /// The thread sends another call while fewer calls than this are in flight; see [`can_send`](Self::can_send) for
+    /// claims. A late refresh loses a permit, and a waiter whose poll is late counts as dead.
     pub(super) fn most_calls_of_thread(&self, releases_now: bool) -> usize {
         let have_polls_gathered = self.queues.len(SendQueue::Polls) >= MOST_CLAIMS;
         if have_polls_gathered || !self.queues.is_empty(SendQueue::Refreshes) {
@@ -62,9 +62,9 @@ impl ConnectionState {
         }
     }
 
-    /// True if another call may leave: while fewer than `most` are in flight, or while at least as many claims wait as are in
-    /// flight. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under load calls
-    /// are few and large.
+    /// True if another call may leave: while fewer than `most` are in flight, or while at least as many claims wait as
+    /// are in flight. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under
+    /// load calls are few and large.
     pub(super) fn can_send(&self, most: usize) -> bool {
         let waiting = self.queues.len(SendQueue::Claims);
         let have_gathered = waiting > 0 && waiting >= self.acquires_in_flight.min(MOST_CLAIMS);
@@ -80,8 +80,9 @@ impl ConnectionState {
         }
     }
 
-    /// The time at which the runtime last sent or completed a call with acquires, if claims wait, or a call without acquires, if
-    /// such a call in flight may stall. This may be long before the work was queued. `None` if neither is so.
+    /// The time at which the runtime last sent or completed a call with acquires, if claims wait, or a call without
+    /// acquires, if such a call in flight may stall. This may be long before the work was queued. `None` if neither is
+    /// so.
     pub(super) fn last_activity(&self) -> Option<Time> {
         let waits = !self.queues.is_empty(SendQueue::Claims);
         let claims = waits.then_some(self.last_acquires);

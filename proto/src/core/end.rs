@@ -54,9 +54,9 @@ impl Core {
         }
     }
 
-    /// Applies an event that may take a lease from its permit, and reports the permit's condition. A lost lease is acquired
-    /// again: that of a claim at once (rule 5), that of a permit at `then` (rule 6). If the outcome is `IsRefused`, the caller
-    /// must refuse the claim.
+    /// Applies an event that may take a lease from its permit, and reports the permit's condition. A lost lease is
+    /// acquired again: that of a claim at once (rule 5), that of a permit at `then` (rule 6). If the outcome is
+    /// `IsRefused`, the caller must refuse the claim.
     pub(super) fn apply(&mut self, at: LeaseRef, event: LeaseEvent, then: Time) -> Outcome {
         let root = self.permits[at.0].root();
         let lease = &mut self.permits[at];
@@ -101,8 +101,8 @@ impl Core {
         }
     }
 
-    /// The time until which the holder may rely on a permit and its granted growths, or `FOREVER` if all of them are degraded.
-    /// `None` if the permit is not granted, or if the holder was notified of a loss.
+    /// The time until which the holder may rely on a permit and its granted growths, or `FOREVER` if all of them are
+    /// degraded. `None` if the permit is not granted, or if the holder was notified of a loss.
     pub(super) fn whole_until(&self, root: PermitId) -> Option<Time> {
         let is_granted = self.permits[root].is_granted();
         let is_whole = is_granted && self.leases_with_growths(root).all(Lease::is_relied_on);
@@ -142,8 +142,9 @@ impl Core {
         lease.reschedule(self.now);
     }
 
-    /// Reports to the holder of a permit that some of it is lost, that some of it is degraded, or that all of it is in place
-    /// again. A loss and a degradation are reported once each until all is in place again, however often leases change.
+    /// Reports to the holder of a permit that some of it is lost, that some of it is degraded, or that all of it is in
+    /// place again. A loss and a degradation are reported once each until all is in place again, however often leases
+    /// change.
     pub(super) fn report_condition(&mut self, root: PermitId) {
         let is_whole = self.leases_with_growths(root).all(Lease::is_relied_on);
         let is_degraded = self.leases_with_growths(root).any(Lease::is_degraded);
@@ -174,8 +175,8 @@ impl Core {
         }
     }
 
-    /// Reports that a permit is in place again, with new tokens, because others may have held units of it or of its growths in
-    /// between. Each level has the highest token of both.
+    /// Reports that a permit is in place again, with new tokens, because others may have held units of it or of its
+    /// growths in between. Each level has the highest token of both.
     fn report_return(&mut self, root: PermitId) {
         let reported = self.permits[root].reported_mut().map(mem::take);
         if reported.is_none_or(|reported| reported == Reported::default()) {
@@ -218,8 +219,8 @@ impl Core {
         }
     }
 
-    /// Ends a permit or a claim, and its growths (rule 13). Their leases become debts when this step is over. `reports`: a
-    /// caller waits for the outcome of the releases.
+    /// Ends a permit or a claim, and its growths (rule 13). Their leases become debts when this step is over.
+    /// `reports`: a caller waits for the outcome of the releases.
     pub(super) fn mark_ended(&mut self, id: PermitId, reports: bool) {
         let permit = &mut self.permits[id];
         permit.end(reports);
@@ -246,8 +247,8 @@ impl Core {
         });
     }
 
-    /// Makes debts of the leases of all permits that have ended in this step. Each entry that can end a permit ends with
-    /// this, so no step removes a lease that it still visits.
+    /// Makes debts of the leases of all permits that have ended in this step. Each entry that can end a permit ends
+    /// with this, so no step removes a lease that it still visits.
     pub(super) fn give_up_ended(&mut self) {
         while let Some(ended) = self.ended.pop_front() {
             self.give_up(ended);
@@ -414,7 +415,8 @@ mod tests {
         assert_eq!(reported(&mut core), Some(false));
     }
 
-    /// Sends two releases of one permit, which are in flight together: one by a runtime, one by the thread after a shutdown.
+    /// Sends two releases of one permit, which are in flight together: one by a runtime, one by the thread after a
+    /// shutdown.
     fn released_twice(core: &mut Core) -> [Call; 2] {
         let (id, call) = core.acquire(NOW, RUNTIME, &[level("a", 1)]);
         core.handle_reply(NOW, call.expect("nothing is in flight").id, granted());

@@ -3,12 +3,13 @@
 use super::time::{CoreSettings, Time};
 use std::time::Duration;
 
-/// An outage begins after this number of failed calls of the thread in a row, if at least a timeout lies between the first
-/// failure and the thread's last. Without that time it may be a single stall of the server or of this process, which fails
-/// all calls in flight.
+/// An outage begins after this number of failed calls of the thread in a row, if at least a timeout lies between the
+/// first failure and the thread's last. Without that time it may be a single stall of the server or of this process,
+/// which fails all calls in flight.
 const OUTAGE_FAILURES: u32 = 3;
 
-/// The pause before a probe if no call of the thread has failed. It doubles with each failed call.
+/// The pause before a probe if no call of the thread has failed. It doubles with each failed call, at most four
+/// times.
 const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest pause before a probe. With a shorter timeout, the timeout is the longest.
@@ -22,7 +23,8 @@ const CONNECT_TIME: Duration = Duration::from_secs(3);
 pub enum Outage {
     /// Claims are decided without the server.
     Begins,
-    /// The server answers again. `works` is false if a command of that call has failed, or if the server refuses connections.
+    /// The server answers again. `works` is false if a command of that call has failed, or if the server refuses
+    /// connections.
     Ends { works: bool },
 }
 
@@ -32,8 +34,8 @@ pub(super) struct Health {
     /// The time at which the last answered call was sent.
     answered: Time,
     failing: Option<Failing>,
-    /// The time at which the server last came back: it answered after failures of the thread and a silent timeout, a denial
-    /// ended, or it took over slots from a server that was not well.
+    /// The time at which the server last came back: it answered after failures of the thread and a silent timeout, a
+    /// denial ended, or it took over slots from a server that was not well.
     returned: Option<Time>,
 }
 
@@ -51,9 +53,9 @@ struct Failing {
 }
 
 impl Health {
-    /// Notes the answer to a call that was sent at `sent`. Returns true if it ends a row of failures. A server that has answered
-    /// within the last timeout does not count as returned, because no process has treated it as unavailable: for example,
-    /// only a subscription of the thread has ended.
+    /// Notes the answer to a call that was sent at `sent`. Returns true if it ends a row of failures. A server that has
+    /// answered within the last timeout does not count as returned, because no process has treated it as unavailable:
+    /// for example, only a subscription of the thread has ended.
     pub(super) fn note_answer(&mut self, sent: Time, now: Time, settings: &CoreSettings) -> bool {
         let was_silent = self.answered + settings.timeout <= now;
         self.answered = self.answered.max(sent);

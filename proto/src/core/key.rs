@@ -89,8 +89,8 @@ impl KeyStates {
         })
     }
 
-    /// After the answer to an acquire of these levels, notes which of their semaphores have no room for another claim like
-    /// this one.
+    /// After the answer to an acquire of these levels, notes which of their semaphores have no room for another claim
+    /// like this one.
     pub(super) fn note_answer(&mut self, levels: &[ClaimedLevel], acquired: &Acquired, now: Time) {
         let full = match acquired {
             Acquired::Granted(grants) => return self.note_grant(levels, grants, now),

@@ -1,9 +1,9 @@
 //! Applies the limits of operators to claims.
 //!
-//! An id contains its limit, so that a script of any process can grant it from the queue. So each acquire of a lease needs
-//! an id with the limit in force. If limits have changed, the lease gets another id, and the same call first releases what
-//! the server may have under the old one. The lease keeps its arrival in a queue, but in a queue with flows it waits behind
-//! the others of its flow.
+//! An id contains its limit, so that a script of any process can grant it from the queue. So each acquire of a lease
+//! needs an id with the limit in force. If limits have changed, the lease gets another id, and the same call first
+//! releases what the server may have under the old one. The lease keeps its arrival in a queue, but in a queue with
+//! flows it waits behind the others of its flow.
 
 use super::{
     Core,
@@ -16,8 +16,8 @@ use crate::verbs::OperatorLimits;
 use std::ops::Range;
 
 impl Core {
-    /// Takes the limits that a server has reported. They differed from those that this process knew when it sent the call. The
-    /// next sweep applies them to claims.
+    /// Takes the limits that a server has reported. They differed from those that this process knew when it sent the
+    /// call. The next sweep applies them to claims.
     pub(super) fn take_limits(&mut self, reported: OperatorLimits) {
         self.limits.take(reported);
         self.sweep = Some(0);
@@ -37,8 +37,8 @@ impl Core {
         self.limits.read_at >= time || self.limits.are_given_up()
     }
 
-    /// The time of the next announcement to a server that has answered the announcement that was sent at `sent`: now, if a limit
-    /// was set here since.
+    /// The time of the next announcement to a server that has answered the announcement that was sent at `sent`: now,
+    /// if a limit was set here since.
     pub(super) fn next_announcement(&self, sent: Time) -> Time {
         if sent < self.limits.set_here {
             self.now
@@ -60,8 +60,8 @@ impl Core {
         }
     }
 
-    /// True if claims need not wait for the limits: they are known, this process has left and no longer reads them, or their
-    /// server cannot report them (rule 18).
+    /// True if claims need not wait for the limits: they are known, this process has left and no longer reads them, or
+    /// their server cannot report them (rule 18).
     pub(super) fn need_not_wait_for_limits(&self) -> bool {
         let cannot_report = || {
             let server = &self.servers[self.counting_server()];
@@ -102,8 +102,8 @@ impl Core {
         }
     }
 
-    /// Refuses a claim that is heavier than an operator's limit for a level that it does not hold, and so would wait in vain.
-    /// Returns true if it is refused.
+    /// Refuses a claim that is heavier than an operator's limit for a level that it does not hold, and so would wait in
+    /// vain. Returns true if it is refused.
     pub(super) fn refuse_if_above_limit(&mut self, id: PermitId) -> bool {
         let Some(permit) = self.permits.get(id).filter(|permit| permit.is_claim()) else {
             return false;
@@ -147,8 +147,8 @@ impl Core {
         }
         // Otherwise the lease has expired on its server.
         let needs_release = may_exist && lease.remote.may_exist_until() > self.now;
-        // An earlier acquire that still runs may be queued at one level, and then frees the wider levels that it names. So
-        // all of these levels get new ids.
+        // An earlier acquire that still runs may be queued at one level, and then frees the wider levels that it names.
+        // So all of these levels get new ids.
         let (mut old, is_granted) = (Vec::new(), self.permits[at.0].is_granted());
         for level in self.levels_ahead(at) {
             let limit = self.limit_of(at.0, level);

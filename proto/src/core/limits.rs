@@ -62,7 +62,8 @@ impl LimitsState {
         self.refused = None;
     }
 
-    /// Notes that their server does not report them, so that claims no longer wait for them. The known limits stay in force.
+    /// Notes that their server does not report them, so that claims no longer wait for them. The known limits stay in
+    /// force.
     pub(super) fn note_unreported(&mut self) {
         if !mem::replace(&mut self.are_given_up, true) {
             self.event = Some(LimitsEvent::Unreported);

@@ -1,8 +1,8 @@
 //! Slots that move between servers.
 //!
-//! A lease contains its slot, and its server is looked up when a command is sent. So a move of a slot changes no lease. The
-//! next sweep moves the leases that wait for the old server to the queues of the new one. Commands that the old server has
-//! refused are sent again, because it has changed nothing.
+//! A lease contains its slot, and its server is looked up when a command is sent. So a move of a slot changes no lease.
+//! The next sweep moves the leases that wait for the old server to the queues of the new one. Commands that the old
+//! server has refused are sent again, because it has changed nothing.
 
 use super::{
     Core,
@@ -14,9 +14,9 @@ use super::{
 use std::ops::Range;
 
 impl Core {
-    /// Assigns slots to a server. If a previous server is not well, claims may have been admitted without it, so the new one
-    /// counts as just returned. If the slots contain the keys of the clock or of the processes, an announcement to the new
-    /// server is due by `then`.
+    /// Assigns slots to a server. If a previous server is not well, claims may have been admitted without it, so the
+    /// new one counts as just returned. If the slots contain the keys of the clock or of the processes, an announcement
+    /// to the new server is due by `then`.
     pub(super) fn put_slots(&mut self, slots: Range<usize>, server: usize, then: Time) {
         self.add_servers(server);
         let is_assigned = |slot: &u16| slots.contains(&usize::from(*slot));
@@ -63,8 +63,8 @@ impl Core {
         })
     }
 
-    /// Handles a command that a server has not run because the keys, if they exist, have already moved to another server.
-    /// The command is sent to that server now, and only this once. Returns the current time.
+    /// Handles a command that a server has not run because the keys, if they exist, have already moved to another
+    /// server. The command is sent to that server now, and only this once. Returns the current time.
     pub(super) fn handle_ask(&mut self, items: &Items, server: usize) -> Time {
         self.add_servers(server);
         self.slots.note_redirect(server);

@@ -29,15 +29,16 @@ impl Core {
         self.sweep = Some(0);
     }
 
-    /// Notes that a server refuses connections. That is no outage: the server answers, and only a person can change the refusal.
+    /// Notes that a server refuses connections. That is no outage: the server answers, and only a person can change the
+    /// refusal.
     pub(super) fn note_denial(&mut self, server: usize) {
         self.servers[server].is_denied = true;
         self.note_answer(server, self.now, false);
         self.sweep = Some(0);
     }
 
-    /// Notes that a server has run a call, or that the last attempt to connect was not refused. While it refused connections, other
-    /// processes may have gone on without it, so it counts as just returned.
+    /// Notes that a server has run a call, or that the last attempt to connect was not refused. While it refused
+    /// connections, other processes may have gone on without it, so it counts as just returned.
     pub(super) fn end_denial(&mut self, number: usize) {
         let server = &mut self.servers[number];
         if mem::take(&mut server.is_denied) {
@@ -45,8 +46,8 @@ impl Core {
         }
     }
 
-    /// Notes a failed call that was sent at `sent` (rule 11). If a caller sent the call, the thread checks the server with a
-    /// probe.
+    /// Notes a failed call that was sent at `sent` (rule 11). If a caller sent the call, the thread checks the server
+    /// with a probe.
     pub(super) fn note_failure(&mut self, number: usize, sent: Time, is_of_thread: bool) {
         let server = &mut self.servers[number];
         let was_in_outage = server.health.is_in_outage(&self.settings);
@@ -136,8 +137,8 @@ impl Core {
         }
     }
 
-    /// Decides a claim whose deadline has passed. If its server fails or its slot is unserved, the policy decides. A policy with
-    /// shares decides only once the server has failed for a timeout. All other claims are refused.
+    /// Decides a claim whose deadline has passed. If its server fails or its slot is unserved, the policy decides. A
+    /// policy with shares decides only once the server has failed for a timeout. All other claims are refused.
     pub(super) fn handle_deadline(&mut self, id: PermitId) {
         let current = self.permits[id].current_lease();
         let at = LeaseRef(id, current.unwrap_or_default());
@@ -212,9 +213,9 @@ impl Core {
         self.set_timer(id);
     }
 
-    /// True if no process can have treated the server of a lease as unavailable and still act on that. While the slot moves,
-    /// this must hold for the slot's owner and for the target, because the target does not know the claims that were admitted
-    /// without the owner.
+    /// True if no process can have treated the server of a lease as unavailable and still act on that. While the slot
+    /// moves, this must hold for the slot's owner and for the target, because the target does not know the claims that
+    /// were admitted without the owner.
     pub(super) fn is_well(&self, at: LeaseRef) -> bool {
         let owner = self.slots.owner_of(self.permits[at].route.slot);
         let mut servers = [owner, self.target_of(at)].into_iter();
@@ -246,8 +247,9 @@ impl Core {
         self.keys[level.key].counted + if permit.counts { 0 } else { units }
     }
 
-    /// True if a claim must fit into its share and does not, even if servers have granted all of its leases (rule 12). While a
-    /// server is not well, other processes may have admitted claims without it, and this process must not take their places.
+    /// True if a claim must fit into its share and does not, even if servers have granted all of its leases (rule 12).
+    /// While a server is not well, other processes may have admitted claims without it, and this process must not take
+    /// their places.
     pub(super) fn is_beyond_share(&self, id: PermitId) -> bool {
         self.needs_share(id) && !self.is_within_share(&self.permits[id])
     }

@@ -27,8 +27,8 @@ pub struct LevelClaim {
     pub charge: Option<Charge>,
     /// `None`: the claim does not wait here.
     pub wait: Option<LevelWait>,
-    /// True if the permit must not exist without its server: an outage refuses the claim, and a loss is reported at once (rule
-    /// 6). One strict level makes the permit strict.
+    /// True if the permit must not exist without its server: an outage refuses the claim, and a loss is reported at
+    /// once (rule 6). One strict level makes the permit strict.
     pub is_strict: bool,
     /// A description of the claim for operators.
     pub label: Option<Arc<str>>,
@@ -67,13 +67,14 @@ pub enum Merge {
 /// Why a claim is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The claim does not fit at this level: the level, the units that are held, and the limit in force. A claim that is heavier
-    /// than an operator's limit reports the limit as held. Limit 0: an operator has closed the semaphore. For a budget also
-    /// the time after which the units come back, if nothing else happens.
+    /// The claim does not fit at this level: the level, the units that are held, and the limit in force. A claim that
+    /// is heavier than an operator's limit reports the limit as held. Limit 0: an operator has closed the semaphore.
+    /// For a budget also the time after which the units come back, if nothing else happens.
     Full(usize, u32, u32, Option<Duration>),
     /// Too many claims wait at this level, under this limit.
     QueueFull(usize, u32),
-    /// The level was full for as long as the claim may wait: the level, the units that are held, and the limit in force.
+    /// The level was full for as long as the claim may wait: the level, the units that are held, and the limit in
+    /// force.
     TimedOut(usize, u32, u32),
     /// This level is paused under this limit, for this time.
     Paused(usize, u32, Duration),
@@ -94,10 +95,11 @@ pub enum Refusal {
 pub enum Event {
     /// The claim waits in the queue of this level. It holds the narrower levels.
     Queued(usize),
-    /// The claim is granted: the token of each level, the number of units held there, and the limit in force. If it is admitted
-    /// without its server, the tokens are 0.
+    /// The claim is granted: the token of each level, the number of units held there, and the limit in force. If it is
+    /// admitted without its server, the tokens are 0.
     Granted(Vec<(u64, u32, u32)>),
-    /// The time at which the holder itself must treat the permit as lost, slightly after the core would report the loss.
+    /// The time at which the holder itself must treat the permit as lost, slightly after the core would report the
+    /// loss.
     Held(Time),
     Refused(Refusal),
     /// Some of it is lost.
@@ -137,8 +139,8 @@ impl ClaimedLevel {
         }
     }
 
-    /// Gives its units another id. Returns those under the old one, which count as used if a budget has reserved them for a
-    /// permit.
+    /// Gives its units another id. Returns those under the old one, which count as used if a budget has reserved them
+    /// for a permit.
     pub(super) fn put_under(&mut self, new: LeaseUnits, is_granted: bool) -> Self {
         let mut old = mem::replace(&mut self.units, new);
         if is_granted {
@@ -156,7 +158,8 @@ impl ClaimedLevel {
 pub(super) enum Phase {
     Claiming(Claiming),
     Granted(Reported),
-    /// It is given up. Its leases become debts at the end of the step that has ended it ([`Core::give_up_ended`](super::Core)).
+    /// It is given up. Its leases become debts at the end of the step that has ended it
+    /// ([`Core::give_up_ended`](super::Core)).
     Ended(Ended),
 }
 
@@ -369,13 +372,14 @@ impl PermitState {
         self.ended().is_some_and(|ended| ended.reports)
     }
 
-    /// True if a caller waits for its release, and the permit's last answer or message came over the thread, or the permit is a
-    /// part that a shrink has released.
+    /// True if a caller waits for its release, and the permit's last answer or message came over the thread, or the
+    /// permit is a part that a shrink has released.
     pub(super) fn is_awaited_by_thread(&self) -> bool {
         self.is_awaited() && self.from == THREAD
     }
 
-    /// The number of the lease that a claim acquires now: the first that its holder could not rely on. `None` after the last.
+    /// The number of the lease that a claim acquires now: the first that its holder could not rely on. `None` after the
+    /// last.
     pub(super) fn current_lease(&self) -> Option<usize> {
         self.leases.iter().position(|lease| !lease.is_relied_on())
     }
@@ -392,8 +396,8 @@ impl PermitState {
         self.adds_to.map_or(self.id, |(root, _)| root)
     }
 
-    /// True if the next acquire or refresh of this lease lasts for a whole lease: the permit is granted, or would be by this
-    /// acquire. Otherwise it lasts as long as a waiter counts as alive (rule 5).
+    /// True if the next acquire or refresh of this lease lasts for a whole lease: the permit is granted, or would be by
+    /// this acquire. Otherwise it lasts as long as a waiter counts as alive (rule 5).
     pub(super) fn gets_full_length(&self, number: usize) -> bool {
         let is_widest = number + 1 == self.leases.len();
         let must_reacquire = self
@@ -404,8 +408,8 @@ impl PermitState {
         !self.is_claim() || is_widest && is_last_call && narrower().all(Lease::is_relied_on)
     }
 
-    /// Called before each acquire of a lease, and before it gets a new id. If an acquire of it was sent before, the narrower
-    /// leases must be acquired again (rule 21).
+    /// Called before each acquire of a lease, and before it gets a new id. If an acquire of it was sent before, the
+    /// narrower leases must be acquired again (rule 21).
     pub(super) fn note_repeat(&mut self, number: usize) {
         let is_repeated = self.is_repeated(number);
         if let Phase::Claiming(claiming) = &mut self.phase {

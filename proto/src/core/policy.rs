@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// The decision on claims while their server is unavailable. The docs of `WhenUnavailable` in tower-semaphore have the terms.
+/// The decision on claims while their server is unavailable. The docs of `WhenUnavailable` in tower-semaphore have the
+/// terms.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum OutagePolicy {
     /// They are refused.
@@ -22,8 +23,8 @@ impl OutagePolicy {
         matches!(self, Self::Share | Self::ShareOf { .. })
     }
 
-    /// The units of a limit that this process may have, rounded up. `live` is the number of live processes, or 0 if it is
-    /// unknown.
+    /// The units of a limit that this process may have, rounded up. `live` is the number of live processes, or 0 if it
+    /// is unknown.
     pub(super) fn share(self, limit: u32, live: u32) -> u32 {
         match self {
             Self::Refuse => 0,
@@ -39,8 +40,8 @@ impl OutagePolicy {
     }
 }
 
-/// The number of live processes, from the counts that servers report. A server that has lost its data counts from one again,
-/// so the highest count of the last one to two windows is used. An outage ages no count.
+/// The number of live processes, from the counts that servers report. A server that has lost its data counts from one
+/// again, so the highest count of the last one to two windows is used. An outage ages no count.
 #[derive(Debug, Default)]
 pub(super) struct LiveProcesses {
     /// The highest count in this window, and in the one before.

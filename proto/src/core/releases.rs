@@ -18,8 +18,8 @@ impl Core {
         self.slots.target_of(&debt.route)
     }
 
-    /// Adds a debt for units of a lease, and schedules its release. The caller has already counted the debt as a user of its
-    /// keys. `call` is the lease's acquire or refresh in flight: its answer concerns the units of the debt too.
+    /// Adds a debt for units of a lease, and schedules its release. The caller has already counted the debt as a user
+    /// of its keys. `call` is the lease's acquire or refresh in flight: its answer concerns the units of the debt too.
     pub(super) fn owe(
         &mut self,
         permit: Option<PermitId>,
@@ -68,8 +68,8 @@ impl Core {
         }
     }
 
-    /// Notes that the acquires of a command, if any, have not run and never will. If none of a debt's acquires may have run, the
-    /// debt is paid.
+    /// Notes that the acquires of a command, if any, have not run and never will. If none of a debt's acquires may have
+    /// run, the debt is paid.
     pub(super) fn note_not_run(&mut self, flight: &Flight, items: &Items) {
         let Items::Acquire(_, all) = items else {
             return;
@@ -86,8 +86,8 @@ impl Core {
         }
     }
 
-    /// A lease that waits for the answer to this call. Also finds a lease whose permit an earlier answer of the call has ended: it
-    /// becomes a debt at the end of this step.
+    /// A lease that waits for the answer to this call. Also finds a lease whose permit an earlier answer of the call
+    /// has ended: it becomes a debt at the end of this step.
     fn lease_in_flight(&mut self, at: LeaseRef, call: CallId) -> Option<&mut Lease> {
         let lease = self.permits.get_mut(at.0)?.leases.get_mut(at.1)?;
         (lease.call() == Some(call)).then_some(lease)
@@ -100,12 +100,13 @@ impl Core {
         of_lease.map(|(_, debt)| *debt).collect()
     }
 
-    /// Handles the answer to a release (rule 3). `all` has each debt, once for each of its semaphores, and true if this release
-    /// settles it. If an answer was requested, `each` has a bool for each of these: true if the units were found.
+    /// Handles the answer to a release (rule 3). `all` has each debt, once for each of its semaphores, and true if this
+    /// release settles it. If an answer was requested, `each` has a bool for each of these: true if the units were
+    /// found.
     ///
-    /// Before the end of a lease, only another release can have removed units that this one did not find. So if an unanswered
-    /// release may have run, the units count as found. If the answer to another release is still on its way, that answer
-    /// decides. A release that does not settle the debt is sent again once no acquire can run.
+    /// Before the end of a lease, only another release can have removed units that this one did not find. So if an
+    /// unanswered release may have run, the units count as found. If the answer to another release is still on its way,
+    /// that answer decides. A release that does not settle the debt is sent again once no acquire can run.
     pub(super) fn handle_released(&mut self, all: &[(DebtId, bool)], each: Option<&[bool]>) {
         let found = each.into_iter().flatten();
         let missed = all.iter().zip(found).filter(|(_, was_held)| !**was_held);
@@ -173,7 +174,8 @@ impl Core {
         }
     }
 
-    /// Makes the next release due now if it only waits for a retry after a failure, because this process may be about to end.
+    /// Makes the next release due now if it only waits for a retry after a failure, because this process may be about
+    /// to end.
     pub(super) fn release_soon(&mut self, id: DebtId) {
         let now = self.now;
         if self
@@ -205,8 +207,8 @@ impl Core {
     }
 
     /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
-    /// may be refused until it arrives and no busy runtime will include it soon (rule 19), a caller waits for the release of a
-    /// permit whose last answer came over the thread, or the process may be about to end.
+    /// may be refused until it arrives and no busy runtime will include it soon (rule 19), a caller waits for the
+    /// release of a permit whose last answer came over the thread, or the process may be about to end.
     fn is_urgent(&self, debt: &Debt) -> bool {
         let permit = debt.permit.map(|id| &self.permits[id]);
         let is_awaited_by_thread = permit.is_some_and(PermitState::is_awaited_by_thread);

@@ -221,8 +221,8 @@ impl Core {
         server.presence_at = Some(server.presence_at.map_or(then, |at| at.min(then)));
     }
 
-    /// Schedules each lease or debt of a failed command again, for a separate command (rule 16). Returns false if the command
-    /// names only one.
+    /// Schedules each lease or debt of a failed command again, for a separate command (rule 16). Returns false if the
+    /// command names only one.
     fn take_apart(&mut self, flight: &Flight, items: &Items) -> bool {
         let leases: BTreeSet<LeaseRef> = items.leases().iter().copied().collect();
         let debts: BTreeSet<DebtId> = items.debts();
@@ -275,7 +275,8 @@ impl Core {
         self.move_claims_to_thread(flight.runtime, flight.server);
     }
 
-    /// Notes that a call of a lease is over. `None` if the lease no longer waits for the call: it is gone or has a new id.
+    /// Notes that a call of a lease is over. `None` if the lease no longer waits for the call: it is gone or has a new
+    /// id.
     fn complete_lease_call(&mut self, at: LeaseRef, call: CallId) -> Option<InFlight> {
         self.lease(at)?.complete(call)
     }
@@ -462,8 +463,8 @@ impl Core {
     }
 
     fn handle_refusal(&mut self, sent: Time, at: LeaseRef, why: Refusal) {
-        // While the server is not well, no process takes more than its share. So a lease that went on without the server is
-        // tried again soon: once the shares end, other processes may take its place.
+        // While the server is not well, no process takes more than its share. So a lease that went on without the
+        // server is tried again soon: once the shares end, other processes may take its place.
         let retry_in = if self.is_well(at) {
             self.settings.absence()
         } else {
@@ -506,7 +507,8 @@ impl Core {
             return;
         };
         let end = self.settings.lease_end(*polled, self.settings.alive());
-        // The acquire in flight does not wait any more. It may be refused because of a pause, and then the units are free.
+        // The acquire in flight does not wait any more. It may be refused because of a pause, and then the units are
+        // free.
         let may_be_refused = is_wait_over && lease.call().is_some();
         let is_grant = is_sure && token > queued.last_token && end > self.now && !may_be_refused;
         self.move_to_runtime(THREAD, id);
@@ -556,8 +558,8 @@ impl Core {
         }
     }
 
-    /// Notes that a server may have lost leases or messages before `sent`. So the next sweep makes a call due for each lease that
-    /// was not found since.
+    /// Notes that a server may have lost leases or messages before `sent`. So the next sweep makes a call due for each
+    /// lease that was not found since.
     pub(super) fn refresh_all_since(&mut self, sent: Time, server: usize) {
         let lost_before = &mut self.servers[server].lost_before;
         // `<=`, because a second loss in the same instant needs another sweep.
@@ -567,8 +569,8 @@ impl Core {
         }
     }
 
-    /// Makes the next call due for each lease that its server may have lost since it was last found, and for each missing lease
-    /// whose server is not in an outage.
+    /// Makes the next call due for each lease that its server may have lost since it was last found, and for each
+    /// missing lease whose server is not in an outage.
     pub(super) fn refresh_soon(&mut self, id: PermitId) {
         for at in self.lease_refs(id) {
             let (server, lease) = (self.target_of(at), &self.permits[at]);

@@ -75,9 +75,9 @@ impl Slots {
         self.targets.insert(server);
     }
 
-    /// Notes a report that a slot has moved. Returns when to send the refused command to the slot's new server: now, or after a
-    /// pause if the slot was reported as moved shortly before, because two servers may refer to each other. Two refused commands
-    /// of one call are two reports.
+    /// Notes a report that a slot has moved. Returns when to send the refused command to the slot's new server: now, or
+    /// after a pause if the slot was reported as moved shortly before, because two servers may refer to each other. Two
+    /// refused commands of one call are two reports.
     pub(super) fn note_moved(&mut self, now: Time, slot: u16) -> Time {
         self.moved.retain(|_, moved| now < *moved + PAUSE);
         match self.moved.insert(slot, now) {

@@ -34,9 +34,9 @@ pub struct Growth {
 }
 
 impl Core {
-    /// Claims `more` units under `limit` for a level of the permit `root`, without waiting (rule 13). The caller awaits the
-    /// outcome before it grows the level again. The core reports the outcome for the growth, and later events for the root.
-    /// Returns `None` if the root has ended.
+    /// Claims `more` units under `limit` for a level of the permit `root`, without waiting (rule 13). The caller awaits
+    /// the outcome before it grows the level again. The core reports the outcome for the growth, and later events for
+    /// the root. Returns `None` if the root has ended.
     pub fn grow(
         &mut self,
         now: Time,
@@ -103,8 +103,8 @@ impl Core {
         growths
     }
 
-    /// Releases units of a level of a permit, but not all of them: those of growths first, the smallest growth first. Returns
-    /// the released parts, and the core reports the release of each. Returns `None` if the permit has ended.
+    /// Releases units of a level of a permit, but not all of them: those of growths first, the smallest growth first.
+    /// Returns the released parts, and the core reports the release of each. Returns `None` if the permit has ended.
     pub fn shrink(
         &mut self,
         now: Time,
@@ -135,7 +135,8 @@ impl Core {
         Some(parts)
     }
 
-    /// Keeps the first `keep` units of a level, and releases the others. Returns a permit that stands for their release.
+    /// Keeps the first `keep` units of a level, and releases the others. Returns a permit that stands for their
+    /// release.
     fn split(&mut self, id: PermitId, level: usize, keep: u32) -> PermitId {
         let permit = &mut self.permits[id];
         let number = permit.lease_with(level);
@@ -163,8 +164,8 @@ impl Core {
         part
     }
 
-    /// Gives a lease a new id, and releases everything that a server may have under the old one. The id stays if no server may
-    /// know it and the lease still has all units of it.
+    /// Gives a lease a new id, and releases everything that a server may have under the old one. The id stays if no
+    /// server may know it and the lease still has all units of it.
     pub(super) fn assign_new_id(&mut self, at: LeaseRef) {
         let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];

@@ -18,9 +18,9 @@ pub enum Answer {
     Held(Vec<bool>),
     /// No answer was requested.
     Done,
-    /// The server's time in ms; the highest time that any process has seen, in microseconds, if the command names the clock;
-    /// the number of live processes, if it names these; and the limits that operators have set, if they differ from those that
-    /// this process knows.
+    /// The server's time in ms; the highest time that any process has seen, in microseconds, if the command names the
+    /// clock; the number of live processes, if it names these; and the limits that operators have set, if they differ
+    /// from those that this process knows.
     Presence(u64, Option<u64>, Option<u32>, Option<OperatorLimits>),
     /// The number of replicas that have the writes.
     Replicas(u32),
@@ -105,8 +105,8 @@ pub struct Queued {
 /// A message that a script has sent to this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
-    /// The lease of this name was granted with this token, and this number of units is held. Token 0: nothing was granted,
-    /// and the lease should poll.
+    /// The lease of this name was granted with this token, and this number of units is held. Token 0: nothing was
+    /// granted, and the lease should poll.
     Granted(LeaseName, u64, u32),
     /// An operator has revoked the permit of this number.
     Revoked(u64),

@@ -90,8 +90,8 @@ pub enum Standing {
     New,
     /// An acquire was sent before, so an operator may have revoked it.
     Sent,
-    /// The caller holds the permit, which the server may lack. An operator may have revoked it. A pause takes no units that
-    /// it still has, but a lease without units waits for the end of the pause.
+    /// The caller holds the permit, which the server may lack. An operator may have revoked it. A pause takes no units
+    /// that it still has, but a lease without units waits for the end of the pause.
     Granted,
 }
 
@@ -223,8 +223,8 @@ fn encode_groups(
     }
 }
 
-/// Writes claims as `acquire.lua` takes them. Each semaphore is named once, and claims refer to its number. The terms of
-/// neighbouring claims are written once if they are equal.
+/// Writes claims as `acquire.lua` takes them. Each semaphore is named once, and claims refer to its number. The terms
+/// of neighbouring claims are written once if they are equal.
 fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mut impl Sink) {
     let (mut numbers, mut names) = (HashMap::new(), Vec::new());
     for wanted in claims.iter().flatten() {

@@ -1,8 +1,8 @@
 //! The ids under which a server knows the units of permits: one type, [`UnitId`], writes and reads them.
 //!
 //! An id is `PROCESS.PERMIT.LEASE.GENERATION.LIMIT.WEIGHT.LEASE_MS.SINCE.SHARE.FLOW.LABEL`, and for each unit after the
-//! first `:UNIT` follows. Each part has a fixed place. SHARE, FLOW and LABEL may be empty. A script that another process
-//! calls can grant the permit from its id alone.
+//! first `:UNIT` follows. Each part has a fixed place. SHARE, FLOW and LABEL may be empty. A script that another
+//! process calls can grant the permit from its id alone.
 //!
 //! | part | |
 //! |---|---|

@@ -138,8 +138,8 @@ pub struct RevokeQuery<'a> {
 }
 
 impl<'a> RevokeQuery<'a> {
-    /// `name` is the prefix of the semaphore's keys, `floor` the first token of a semaphore that has none yet, in microseconds.
-    /// Returns `None` if `id` is no permit's id, or names more units than `max_weight`.
+    /// `name` is the prefix of the semaphore's keys, `floor` the first token of a semaphore that has none yet, in
+    /// microseconds. Returns `None` if `id` is no permit's id, or names more units than `max_weight`.
     pub fn new(name: &'a str, id: &'a str, floor: u64, max_weight: u32) -> Option<Self> {
         let is_permit = |id: &UnitId<'_>| id.unit == 1 && id.lease.weight <= max_weight;
         let read = UnitId::read(id).filter(is_permit)?;

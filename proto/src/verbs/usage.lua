@@ -7,7 +7,7 @@
 -- ARGV  1 count  the approximate number of members of each key on a page
 --       2 3, the number of arguments that follow
 --       and for each key
---         cursor  0 for the first page, then the one that the last page has returned. -: the key is read to its end
+--         cursor  0 for the first page, then the cursor that the last page has returned. -: the key is read to its end
 -- Returns the server's time in ms, and for each key the cursor of the next page, and a list of the members with their
 -- scores.
 

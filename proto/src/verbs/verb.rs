@@ -96,8 +96,8 @@ impl Verb {
         }
     }
 
-    /// The suffixes of the names of a semaphore's keys, in the order in which the script takes the keys. A script for keys of
-    /// the store itself gets their whole names, without a suffix.
+    /// The suffixes of the names of a semaphore's keys, in the order in which the script takes the keys. A script for
+    /// keys of the store itself gets their whole names, without a suffix.
     pub fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Acquire
