@@ -88,11 +88,11 @@ impl Core {
 
     /// True if the next call to a server carries no release that another task waits for (rule 17). Also false if many
     /// releases wait, because each claim and each awaited release calls this, so it must be quick.
-    fn sends_for_no_other_task(&self, server: usize, own: PermitId) -> bool {
+    fn sends_for_no_other_task(&self, server: usize, sender: PermitId) -> bool {
         let is_of_other = |id: &DebtId| {
             let debt = self.debts.get(*id);
             let permit = debt.and_then(|debt| debt.permit);
-            permit.is_some_and(|permit| permit != own && self.permits[permit].is_awaited())
+            permit.is_some_and(|permit| permit != sender && self.permits[permit].is_awaited())
         };
         let waiting = &self.servers[server].releases;
         waiting.len() <= MOST_CLAIMS && !waiting.iter().any(is_of_other)

@@ -354,8 +354,8 @@ mod tests {
         core.release(NOW, held, true);
         assert!(core.release_alone(NOW, RUNTIME, held).is_none());
         core.handle_reply(NOW, busy.expect("the call is over").id, granted());
-        let (_, own) = core.acquire(NOW, RUNTIME, &[level("c", 9)]);
-        assert!(own.is_none(), "another task carries both");
+        let (_, call) = core.acquire(NOW, RUNTIME, &[level("c", 9)]);
+        assert!(call.is_none(), "another task carries both");
         assert!(core.has_call(RUNTIME));
     }
 

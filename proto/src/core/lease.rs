@@ -234,8 +234,7 @@ impl Lease {
     /// True if it waits in this queue of this server. An entry from an earlier state does not count, such as a poll of
     /// a lease that a message has granted.
     pub(super) fn waits_in(&self, queue: SendQueue, server: usize) -> bool {
-        let is_there =
-            matches!(self.dispatch, Dispatch::Ready(own, at) if (own, at) == (queue, server));
+        let is_there = matches!(self.dispatch, Dispatch::Ready(in_queue, at) if (in_queue, at) == (queue, server));
         is_there && self.queue() == Some(queue)
     }
 

@@ -126,8 +126,8 @@ impl Core {
     /// True if the limit in force has changed at a level that a lease does not hold.
     pub(super) fn has_changed(&self, at: LeaseRef) -> bool {
         let differs = |level: usize| {
-            let own = &self.permits[at.0].levels[level];
-            own.units.id.limit != self.limit_of(at.0, level)
+            let claimed = &self.permits[at.0].levels[level];
+            claimed.units.id.limit != self.limit_of(at.0, level)
         };
         self.levels_ahead(at).any(differs)
     }

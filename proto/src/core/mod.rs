@@ -18,7 +18,7 @@
 //! |---|---|
 //! | claim | a permit that is not granted yet |
 //! | key | a semaphore. A *key of the store* belongs to no semaphore, such as the set of live processes |
-//! | level | one limit of a claim, which names one semaphore. The levels are sorted from narrow (one account) to wide (the fleet) |
+//! | level | one limit of a claim, at one semaphore. Levels are sorted from narrow (one account) to wide (the fleet) |
 //! | unit | a server stores a unit of a level for each 1 of its weight, or one for the reservation of a budget |
 //! | growth, root | a growth adds units to a permit, its root |
 //! | thread, runtime | the keeper's background thread; a tokio runtime of callers |
@@ -32,7 +32,7 @@
 //! | `Lease` | a run of neighbouring levels that one script may name: acquired and refreshed together |
 //! | `Debt` | units that a server may have although they were given up, until a release has freed them |
 //! | `Server` | its clock, its health, and the work that waits to be sent to it |
-//! | `ConnectionState` | one runtime's link to a server: the leases that wait to be sent over it, and its calls in flight |
+//! | `ConnectionState` | a runtime's link to a server: the leases that wait to be sent over it, its calls in flight |
 //! | `KeyState` | the units of a semaphore that count in this process's share, and the debts that are not settled |
 //!
 //! Each entry to the core, by a public method, is a *step*, which may visit many permits. A step only marks permits as

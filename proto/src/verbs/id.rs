@@ -138,18 +138,18 @@ impl LeaseUnits {
 
     /// Notes the use of a budget so far. A total never shrinks.
     pub fn settle(&mut self, used: u32) {
-        if let Some(own) = &mut self.reservation {
-            own.settled = Some(own.settled.unwrap_or(0).max(used));
+        if let Some(reservation) = &mut self.reservation {
+            reservation.settled = Some(reservation.settled.unwrap_or(0).max(used));
         }
     }
 
     /// Notes that its claim is granted: the units of a rate count as used at once.
     pub fn charge(&mut self) {
         let weight = self.id.weight;
-        if let Some(own) = &mut self.reservation
-            && own.charge == Charge::Grant
+        if let Some(reservation) = &mut self.reservation
+            && reservation.charge == Charge::Grant
         {
-            own.settled = Some(weight);
+            reservation.settled = Some(weight);
         }
     }
 
@@ -161,8 +161,8 @@ impl LeaseUnits {
     /// Notes that the holder uses no more. If it has settled nothing, the whole reservation counts as used.
     pub fn settle_rest(&mut self) {
         let weight = self.id.weight;
-        if let Some(own) = &mut self.reservation {
-            own.settled = own.settled.or(Some(weight));
+        if let Some(reservation) = &mut self.reservation {
+            reservation.settled = reservation.settled.or(Some(weight));
         }
     }
 
@@ -536,8 +536,8 @@ mod tests {
 
     #[test]
     fn text_that_is_no_id_is_refused() {
-        let own = "p.1.0.0.5.2.7ps.0...";
-        assert!(UnitId::read(own).is_some() && UnitId::read(&format!("{own}:2")).is_some());
+        let id = "p.1.0.0.5.2.7ps.0...";
+        assert!(UnitId::read(id).is_some() && UnitId::read(&format!("{id}:2")).is_some());
         let texts = [
             "",
             "p",

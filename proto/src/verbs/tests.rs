@@ -178,9 +178,10 @@ fn presence_has_the_clock_and_on_one_server_the_processes_and_the_limits() {
             vec![clock.clone(), processes, "s:limits{s:processes}".to_owned()]
         )
     );
-    let own = ["2", "processes", "p1:3000"];
+    let processes_part = ["2", "processes", "p1:3000"];
     let first = ["3000", "2", "clock", "8"];
-    assert_eq!(args, [&first[..], &own, &["2", "limits", "7"]].concat());
+    let limits_part = ["2", "limits", "7"];
+    assert_eq!(args, [&first[..], &processes_part, &limits_part].concat());
     let (_, keys, args) = written(&Command::Presence(vec![Part::Clock(8)]));
     assert_eq!((keys, args.len()), (vec![clock], 4));
     let (_, keys, args) = written(&Command::Presence(Vec::new()));
@@ -190,7 +191,7 @@ fn presence_has_the_clock_and_on_one_server_the_processes_and_the_limits() {
         (verb, keys),
         (Verb::Presence, vec!["s:processes".to_owned()])
     );
-    assert_eq!(args, [&["0"][..], &own].concat());
+    assert_eq!(args, [&["0"][..], &processes_part].concat());
 }
 
 #[test]
@@ -233,9 +234,10 @@ fn an_answer_reports_for_each_permit_if_all_of_it_is_held() {
     let held = |each: [bool; 2]| Some(Answer::Held(each.to_vec()));
     assert_eq!(refresh.decode(&int(5)), held([true, true]));
     assert_eq!(refresh.decode(&list([5, 1, 0, 1])), held([false, true]));
-    let asked = release(true, groups());
-    assert_eq!(asked.decode(&list([5, 1, 1, 0])), held([true, false]));
-    assert_eq!(asked.decode(&int(0)), None);
+    let release_with_answer = release(true, groups());
+    let answer = release_with_answer.decode(&list([5, 1, 1, 0]));
+    assert_eq!(answer, held([true, false]));
+    assert_eq!(release_with_answer.decode(&int(0)), None);
     assert_eq!(release(false, groups()).decode(&int(0)), Some(Answer::Done));
     for wrong in [
         list([5, 1, 1]),
@@ -244,7 +246,7 @@ fn an_answer_reports_for_each_permit_if_all_of_it_is_held() {
         list([-1, 1, 1, 1]),
     ] {
         assert_eq!(
-            (refresh.decode(&wrong), asked.decode(&wrong)),
+            (refresh.decode(&wrong), release_with_answer.decode(&wrong)),
             (None, None),
             "{wrong:?}"
         );
@@ -549,8 +551,8 @@ fn a_refresh_and_a_release_report_what_is_settled() {
         settled.into_iter().for_each(|used| ended.settle(used));
         ended.settle_rest();
         assert_eq!(released(&ended), format!("{id} {expected}"));
-        if let Some(own) = &mut ended.reservation {
-            own.keeps_member = true;
+        if let Some(reservation) = &mut ended.reservation {
+            reservation.keeps_member = true;
         }
         assert_eq!(released(&ended), format!("{id} {expected} keep"));
     }
