@@ -1,8 +1,8 @@
 //! The state machine and the scripts of [tower-semaphore]'s store in Redis.
 //!
-//! This crate decides what is sent to servers and what callers learn. It has no I/O, runtime, lock, clock or randomness, so
-//! a simulation runs it through a million faults in seconds. Its API follows the needs of tower-semaphore, which
-//! services use instead, and may change with each release.
+//! This crate decides what is sent to servers and what callers learn. It has no I/O, runtime, lock, clock or
+//! randomness, so a simulation runs it through a million faults in seconds. Its API follows the needs of
+//! tower-semaphore, which services use instead, and may change with each release.
 //!
 //! | module | content |
 //! |---|---|

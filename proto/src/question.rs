@@ -1,7 +1,7 @@
 //! Routing and retries of questions. A question is an operator's call or a part of a check. It belongs to no lease.
 //!
-//! The core tracks no question: a failure does not make the server unavailable, and an unavailable server is tried too. So
-//! this is a separate machine beside the [core](crate::core), and needs only its map of slots. The caller sends each
+//! The core tracks no question: a failure does not make the server unavailable, and an unavailable server is tried too.
+//! So this is a separate machine beside the [core](crate::core), and needs only its map of slots. The caller sends each
 //! [`Attempt`], and passes the outcome to [`Question::retry_delay_after`].
 
 use crate::{core::CallFailure, verbs::CommandFault};
@@ -65,8 +65,8 @@ impl Question {
         }
     }
 
-    /// Handles the outcome of an attempt: the faults of single commands, or one failure of all. Returns the delay before the
-    /// next attempt, or `None` if the outcome is final.
+    /// Handles the outcome of an attempt: the faults of single commands, or one failure of all. Returns the delay
+    /// before the next attempt, or `None` if the outcome is final.
     pub fn retry_delay_after(
         &mut self,
         outcome: Result<impl IntoIterator<Item = CommandFault>, CallFailure>,
@@ -80,8 +80,8 @@ impl Question {
         is_repeated.then_some(RETRY_DELAY)
     }
 
-    /// Returns true if the question is sent again after this fault, and stores the target of a redirect. Every fault is final
-    /// for a question to a fixed server.
+    /// Returns true if the question is sent again after this fault, and stores the target of a redirect. Every fault is
+    /// final for a question to a fixed server.
     fn note_fault(&mut self, fault: CommandFault) -> bool {
         if matches!(self.recipient, Recipient::Server(_)) {
             return false;

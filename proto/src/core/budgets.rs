@@ -13,10 +13,10 @@ pub(super) struct LocalBudgets(SweptMap<Bucket>);
 
 #[derive(Debug, Default)]
 struct Bucket {
-    /// The units that have not come back at `at`, times the window in ns, so that nothing is rounded.
+    /// The spent units that have not come back at `at`, times the window in ns, so that nothing is rounded.
     spent: u128,
     at: Time,
-    /// How many units come back within a window.
+    /// The number of units that come back within a window.
     rate: u32,
 }
 
@@ -27,7 +27,8 @@ impl Bucket {
     }
 }
 
-fn unit(name: &str) -> u128 {
+/// One unit, in the measure of `Bucket::spent`: the window in ns.
+fn scaled_unit(name: &str) -> u128 {
     let window = Duration::from_millis(window_of(name).unwrap_or(1).into());
     window.as_nanos().max(1)
 }
@@ -37,11 +38,11 @@ impl LocalBudgets {
     fn left(&self, name: &str, rate: u32, now: Time) -> u32 {
         let bucket = self.0.get(name);
         let spent = bucket.map_or(0, |bucket| bucket.spent_at(now));
-        let spent = spent.div_ceil(unit(name));
+        let spent = spent.div_ceil(scaled_unit(name));
         u32::try_from(spent).map_or(0, |spent| rate.saturating_sub(spent))
     }
 
-    /// True if a claim fits. A full bucket admits any claim, even a larger claim than the bucket.
+    /// True if a claim fits. A full bucket admits any claim, even one for more units than the bucket has.
     fn fits(&self, name: &str, weight: u32, rate: u32, now: Time) -> bool {
         let left = self.left(name, rate, now);
         rate > 0 && (left == rate || weight <= left)
@@ -50,7 +51,7 @@ impl LocalBudgets {
     fn spend(&mut self, name: &Arc<str>, weight: u32, rate: u32, now: Time) {
         let is_kept = |bucket: &Bucket| bucket.spent_at(now) > 0;
         let bucket = self.0.entry(Arc::clone(name), is_kept);
-        let spent = bucket.spent_at(now) + u128::from(weight) * unit(name);
+        let spent = bucket.spent_at(now) + u128::from(weight) * scaled_unit(name);
         *bucket = Bucket {
             spent,
             at: now,
@@ -68,8 +69,8 @@ impl Core {
         }
     }
 
-    /// Counts the rates of a claim that is granted as spent. While one of its servers is not well, other processes may admit
-    /// claims without that server, so the claim also spends its units in the buckets of this process.
+    /// Notes that the units of a granted claim's rates are used. While one of its servers is not well, processes may
+    /// admit claims without that server, so the claim also spends its units in the buckets of this process.
     pub(super) fn charge(&mut self, id: PermitId) {
         if self.needs_share(id) {
             self.spend_locally(id);
@@ -79,7 +80,7 @@ impl Core {
         }
     }
 
-    /// True if a level is not of a budget, or fits into its bucket.
+    /// True if a level fits into the bucket of its budget, or is not of a budget.
     pub(super) fn fits_bucket(&self, level: &ClaimedLevel) -> bool {
         let name = &self.keys[level.key].name;
         let weight = level.units.id.weight;
@@ -116,6 +117,7 @@ mod tests {
     #[test]
     fn a_bucket_refills_with_time_only_and_a_larger_claim_passes_when_it_is_full() {
         let (mut budgets, name): (_, Arc<str>) = (LocalBudgets::default(), "{a:b}10000".into());
+        // At each second, the weight of a claim and the units that are left before it.
         for (at, weight, expected) in [
             (0, 4, 10),
             (0, 6, 6),

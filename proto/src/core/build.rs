@@ -3,7 +3,7 @@
 use super::{
     Core, MOST_DUE, Membership,
     call::{Call, CallSize, Flight, Items, StoreKey},
-    connection::{ConnectionState, MORE, MOST_CLAIMS},
+    connection::{ConnectionState, MORE_CALLS, MOST_CLAIMS},
     debt::Debt,
     id::{CallId, DebtId, LeaseRef, PermitId, RuntimeId, THREAD},
     lease::Lease,
@@ -25,7 +25,8 @@ struct Draft {
     flight: Flight,
     commands: Vec<Command>,
     size: CallSize,
-    presence: bool,
+    /// True if it announces this process.
+    announces: bool,
     /// The leases and debts whose slots are moving to this server.
     redirected: BTreeSet<LeaseRef>,
     redirected_debts: BTreeSet<DebtId>,
@@ -58,8 +59,8 @@ impl Core {
         servers.find_map(|server| self.call_to(from, server))
     }
 
-    /// A call for a claim that has just been made. `None` if it would include other claims, or a release that a task waits for
-    /// (rule 17), or if releases are urgent.
+    /// A call for a claim that has just been made. `None` if it would include other claims, or a release that a task
+    /// waits for (rule 17), or if releases are urgent.
     pub(super) fn call_alone(&mut self, at: LeaseRef) -> Option<Call> {
         self.lease(at)?;
         let (from, server) = (self.permits[at.0].from, self.target_of(at));
@@ -70,9 +71,9 @@ impl Core {
         is_alone.then(|| self.call_to(from, server)).flatten()
     }
 
-    /// A call that a task sends for the release that it waits for, with other waiting releases that no task waits for. `None` if
-    /// the connection is busy, or if another task waits for a release in the same queue. Then another runtime or the thread sends
-    /// the release.
+    /// A call that a task sends for the release that it waits for, with other waiting releases that no task waits for.
+    /// `None` if the connection is busy, or if another task waits for a release in the same queue. Then another runtime
+    /// or the thread sends the release.
     pub fn release_alone(&mut self, now: Time, from: RuntimeId, id: PermitId) -> Option<Call> {
         self.now = now;
         let debt = *self.permits.get(id)?.ended()?.debts.first()?;
@@ -85,13 +86,13 @@ impl Core {
         can_send.then(|| self.make_call(from, server)).flatten()
     }
 
-    /// True if the next call to a server carries no release that another task waits for (rule 17). Few releases are looked
-    /// at, because each claim and each awaited release needs this: it is also false if many wait.
-    fn sends_for_no_other_task(&self, server: usize, own: PermitId) -> bool {
+    /// True if the next call to a server carries no release that another task waits for (rule 17). Also false if many
+    /// releases wait, because each claim and each awaited release calls this, so it must be quick.
+    fn sends_for_no_other_task(&self, server: usize, sender: PermitId) -> bool {
         let is_of_other = |id: &DebtId| {
             let debt = self.debts.get(*id);
             let permit = debt.and_then(|debt| debt.permit);
-            permit.is_some_and(|permit| permit != own && self.permits[permit].is_awaited())
+            permit.is_some_and(|permit| permit != sender && self.permits[permit].is_awaited())
         };
         let waiting = &self.servers[server].releases;
         waiting.len() <= MOST_CLAIMS && !waiting.iter().any(is_of_other)
@@ -115,7 +116,7 @@ impl Core {
         };
         let mut draft = Draft {
             flight,
-            presence: runtime == THREAD && mem::take(&mut self.servers[server].announces),
+            announces: runtime == THREAD && mem::take(&mut self.servers[server].announces),
             ..Draft::default()
         };
         match (
@@ -124,7 +125,7 @@ impl Core {
         ) {
             (true, false) => self.fill(&mut draft),
             // A probe (rule 11).
-            (true, true) if draft.presence => self.fill_releases(&mut draft),
+            (true, true) if draft.announces => self.fill_releases(&mut draft),
             _ => {}
         }
         self.finish(draft)
@@ -157,13 +158,13 @@ impl Core {
         let has_work = serves && (of_thread || releases || claims);
         let most = match (is_thread, releases) {
             (true, _) => connection.most_calls_of_thread(server.releases_now),
-            (false, true) => MORE,
+            (false, true) => MORE_CALLS,
             (false, false) => 0,
         };
         (has_work || is_thread && server.announces) && connection.can_send(most)
     }
 
-    /// Puts in what waits, as far as it fits.
+    /// Adds the waiting work, as far as it fits.
     fn fill(&mut self, draft: &mut Draft) {
         self.fill_releases(draft);
         if draft.flight.runtime == THREAD {
@@ -181,13 +182,13 @@ impl Core {
         self.servers[draft.flight.server].note_releases_sent();
     }
 
-    /// Puts the first release that waits into a call. `false`: nothing is left, or it does not fit.
+    /// Puts the first release that waits into a call. Returns false if none is left, or if it does not fit.
     fn add_next_release(&mut self, draft: &mut Draft) -> bool {
         let server = draft.flight.server;
         let Some(&id) = self.servers[server].releases.front() else {
             return false;
         };
-        // Otherwise it has been sent, waits elsewhere, or is paid.
+        // Other entries are out of date: the release was sent, the debt waits elsewhere, or is paid.
         let waits = |debt: &Debt| debt.waits() == Some(server);
         if self.debts.get(id).is_some_and(waits) && !self.add_release(draft, id) {
             return false;
@@ -196,7 +197,7 @@ impl Core {
         true
     }
 
-    /// Puts the first of a queue into a call. `false`: nothing is left, or it does not fit.
+    /// Puts the first lease of a queue into a call. Returns false if none is left, or if it does not fit.
     fn add_next(&mut self, draft: &mut Draft, queue: SendQueue) -> bool {
         let Some(at) = self.connection_of(draft).queues.first(queue) else {
             return false;
@@ -204,7 +205,7 @@ impl Core {
         let server = draft.flight.server;
         let waits = |lease: &mut Lease| lease.waits_in(queue, server);
         if !self.lease(at).is_some_and(waits) {
-            // It has been sent, waits elsewhere, or is over.
+            // The entry is out of date: the lease was sent, waits elsewhere, or is over.
             self.connection_of(draft).queues.pop(queue);
             return true;
         };
@@ -217,7 +218,8 @@ impl Core {
         self.permits[at].reschedule(self.now);
         match queue {
             SendQueue::Claims if has_room => self.count(at.0),
-            // Nothing is decided while a call is made: it may have a narrower lease of the claim already.
+            // The claim's timer decides it. Nothing is decided here, because the call may have a narrower lease of the
+            // claim.
             SendQueue::Claims => self.set_timer(at.0),
             _ => {}
         }
@@ -228,8 +230,8 @@ impl Core {
         self.connection(draft.flight.runtime, draft.flight.server)
     }
 
-    /// Puts a lease into a call, behind the unanswered releases of its keys if it acquires (rule 4). Returns false if it does
-    /// not fit. Releases that did fit stay in this call.
+    /// Puts a lease into a call, behind the unanswered releases of its keys if it acquires (rule 4). Returns false if
+    /// it does not fit. Releases that did fit stay in this call.
     fn add_lease(&mut self, draft: &mut Draft, at: LeaseRef, queue: SendQueue) -> bool {
         let redirect = self.permits[at].route.redirect;
         if matches!(queue, SendQueue::Polls | SendQueue::Claims) {
@@ -270,8 +272,8 @@ impl Core {
         fits
     }
 
-    /// The unsettled debts for a lease's keys, except those that are released in this call, or before it on the same connection
-    /// (rule 4).
+    /// The unsettled debts for a lease's keys, except those that are released in this call, or before it on the same
+    /// connection (rule 4).
     fn debts_to_release_first(&self, draft: &Draft, at: LeaseRef) -> BTreeSet<DebtId> {
         let levels = self.levels_of(at).iter();
         let keys = levels.map(|level| &self.keys[level.key]);
@@ -292,7 +294,7 @@ impl Core {
         self.release_commands(&mut draft);
         self.refresh_commands(&mut draft);
         self.acquire_commands(&mut draft);
-        if draft.presence {
+        if draft.announces {
             self.presence_commands(&mut draft);
         }
         if draft.commands.is_empty() {
@@ -319,8 +321,9 @@ impl Core {
         Some(call)
     }
 
-    /// Each key of the store is on one server, and a separate command names it (rule 20): while a slot moves, a server refuses
-    /// commands with several keys. A server whose clock is not known, or that gets no other command, reports its time.
+    /// Adds the commands of an announcement. Each key of the store has a separate command (rule 20), because a server
+    /// refuses a command with several keys while one of their slots moves. A server whose clock is not known, or that
+    /// has none of the keys, gets a command without a key, which reports its time.
     fn presence_commands(&mut self, draft: &mut Draft) {
         let server = draft.flight.server;
         if server == self.counting_server() && self.membership == Membership::Leaving {
@@ -328,7 +331,7 @@ impl Core {
         }
         let keys = self.store_keys().into_iter();
         let mut keys: Vec<_> = keys
-            .filter(|(key, slot)| self.is_asked(*key, *slot, server))
+            .filter(|(key, slot)| self.serves_key(*key, *slot, server))
             .collect();
         if self.is_in_outage(server) {
             keys.retain(|(key, _)| *key != StoreKey::Process);
@@ -365,9 +368,9 @@ impl Core {
     }
 
     /// True if the key's next command goes to this server: the redirect, if any, otherwise the owner of the slot.
-    fn is_asked(&self, key: StoreKey, slot: u16, server: usize) -> bool {
-        let asked = self.store_redirects.get(&key).copied();
-        asked.unwrap_or(self.slots.owner_of(slot)) == server
+    fn serves_key(&self, key: StoreKey, slot: u16, server: usize) -> bool {
+        let redirect = self.store_redirects.get(&key).copied();
+        redirect.unwrap_or(self.slots.owner_of(slot)) == server
     }
 
     /// Ends a call with a wait for replicas, unless it has only releases (rule 15).
@@ -384,7 +387,7 @@ impl Core {
         let debt = |id: &DebtId| &self.debts[*id];
         let is_awaited = |debt: &Debt| debt.permit.is_some_and(|id| self.permits[id].is_awaited());
         let with_answer = draft.releases.iter().any(|id| is_awaited(debt(id)));
-        let all = together(&draft.releases, |id| {
+        let commands = grouped(&draft.releases, |id| {
             let is_alone = debt(id).route.is_alone.then_some(*id);
             (
                 debt(id).route.slot,
@@ -393,14 +396,14 @@ impl Core {
                 debt(id).levels.iter().any(ClaimedLevel::is_of_budget),
             )
         });
-        for all in all {
-            draft.add_asking_if(draft.redirected_debts.contains(&all[0]));
-            let levels = all.iter().map(|id| (*id, &debt(id).levels[..]));
+        for ids in commands {
+            draft.add_asking_if(draft.redirected_debts.contains(&ids[0]));
+            let levels = ids.iter().map(|id| (*id, &debt(id).levels[..]));
             let (mut groups, order) = self.groups(levels);
             let units = groups.iter_mut().flat_map(|group| &mut group.permits);
             for (units, id) in units.zip(&order) {
-                if let Some(own) = &mut units.reservation {
-                    own.keeps_member = !debt(id).last_release_settles();
+                if let Some(reservation) = &mut units.reservation {
+                    reservation.keeps_member = !debt(id).last_release_settles();
                 }
             }
             let release = Command::Release {
@@ -411,15 +414,16 @@ impl Core {
             let settled = order
                 .into_iter()
                 .map(|id| (id, debt(&id).last_release_settles()));
-            let items = Items::Release(debt(&all[0]).route.slot, settled.collect());
+            let items = Items::Release(debt(&ids[0]).route.slot, settled.collect());
             draft.add(release, items);
         }
     }
 
-    /// Groups leases by the command that may name them: one slot that is moving for all or for none, one length, and no
-    /// known error of a key (rule 16). Other scripts serve leases with budgets.
-    fn leases_together(&self, draft: &Draft, all: &[LeaseRef]) -> Vec<Vec<LeaseRef>> {
-        together(all, |at| {
+    /// Groups leases by command. The leases of a command have one slot, all or none of them a redirect, and one length.
+    /// A lease after an error of a key has a separate command (rule 16), and leases with budgets have a separate
+    /// script.
+    fn leases_by_command(&self, draft: &Draft, all: &[LeaseRef]) -> Vec<Vec<LeaseRef>> {
+        grouped(all, |at| {
             let lease = &self.permits[*at];
             let is_alone = lease.route.is_alone.then_some(*at);
             let is_redirected = draft.redirected.contains(at);
@@ -439,7 +443,7 @@ impl Core {
     }
 
     fn refresh_commands(&mut self, draft: &mut Draft) {
-        for all in self.leases_together(draft, &draft.refreshes) {
+        for all in self.leases_by_command(draft, &draft.refreshes) {
             draft.add_asking_if(draft.redirected.contains(&all[0]));
             let lasts = self.length(all[0]);
             for at in &all {
@@ -452,7 +456,7 @@ impl Core {
     }
 
     fn acquire_commands(&mut self, draft: &mut Draft) {
-        for mut all in self.leases_together(draft, &draft.acquires) {
+        for mut all in self.leases_by_command(draft, &draft.acquires) {
             draft.add_asking_if(draft.redirected.contains(&all[0]));
             self.sort_by_key(&mut all);
             let claims = all.iter().map(|at| self.wanted(*at)).collect();
@@ -475,7 +479,8 @@ impl Core {
         }
     }
 
-    /// Claims of one level for the same semaphore follow each other, in their order, because a script grants them together.
+    /// Puts claims of one level for the same semaphore behind each other, because a script grants them together.
+    /// Otherwise their order stays.
     fn sort_by_key(&self, all: &mut [LeaseRef]) {
         let levels = |at: &LeaseRef| self.levels_of(*at);
         if all.iter().all(|at| levels(at).len() == 1) {
@@ -509,7 +514,7 @@ impl Core {
         wanted.collect()
     }
 
-    /// Units by semaphore, and who has them, in the same order.
+    /// Groups units by semaphore. Also returns the owner of each unit, a lease or a debt, in the same order.
     fn groups<'a, T: Copy>(
         &self,
         all: impl Iterator<Item = (T, &'a [ClaimedLevel])>,
@@ -539,8 +544,8 @@ fn add_size(draft: &mut Draft, levels: &[ClaimedLevel]) -> bool {
     draft.size.add(levels.len(), units.sum())
 }
 
-/// Groups items that have the same command.
-fn together<T: Copy, G: Ord>(all: &[T], command: impl Fn(&T) -> G) -> Vec<Vec<T>> {
+/// Groups items for which `command` returns the same.
+fn grouped<T: Copy, G: Ord>(all: &[T], command: impl Fn(&T) -> G) -> Vec<Vec<T>> {
     match all {
         [] => return Vec::new(),
         [first, rest @ ..] if rest.iter().all(|item| command(item) == command(first)) => {

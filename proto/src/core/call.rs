@@ -13,9 +13,9 @@ use std::{
     },
 };
 
-/// The progress of a call, shared by its carrier and the core. The carrier notes that the call was written to its
-/// connection. The core notes that the call is over: it has run, or never will. Calls arrive in the order in which they
-/// were written.
+/// The progress of a call, shared by the core and the task of the driver that carries the call. The task notes that the
+/// call was written to its connection. The core notes that the call is over: it has run, or never will. Calls arrive in
+/// the order in which they were written.
 #[derive(Debug, Clone, Default)]
 pub struct CallProgress(Arc<AtomicU8>);
 
@@ -51,7 +51,7 @@ pub struct Call {
     pub progress: CallProgress,
 }
 
-/// The reason of a failed call. A call also fails if its answer does not count.
+/// The reason why a call has failed, or why its answer does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallFailure {
     /// It was not sent, because the runtime had no connection.
@@ -60,7 +60,7 @@ pub enum CallFailure {
     Broken,
     /// Its deadline has passed. It may still run.
     TimedOut,
-    /// Its carrier was dropped. It may still run.
+    /// The task that carried it was dropped. It may still run.
     Abandoned,
     /// It has run, but too few replicas have its writes.
     Unconfirmed,
@@ -113,13 +113,13 @@ impl Sent {
         }
     }
 
-    /// True if the call has left over the connection of a later call, so that it runs before that one.
+    /// True if this call runs before a later one, because it was written to the same connection.
     pub(super) fn is_before(&self, later: &Flight) -> bool {
         self.connection == later.connection() && self.progress.was_written()
     }
 }
 
-/// The acquires of some units. Some of them may still run.
+/// The sent acquires of some units, until they are over.
 #[derive(Debug, Default)]
 pub(super) struct Acquires(Vec<Sent>);
 
@@ -131,7 +131,7 @@ impl Acquires {
         self.0.push(Sent::in_call(flight));
     }
 
-    /// Those that may still run.
+    /// A copy without those that are over.
     pub(super) fn pending(&self) -> Self {
         Self(self.not_over().cloned().collect())
     }
@@ -156,8 +156,8 @@ impl Acquires {
         self.not_over().all(is_before)
     }
 
-    /// True if the refusal of an acquire from `sent` proves that the server has none of the units. An acquire that could
-    /// still run at that time may grant them later: calls may run in another order than they were sent in.
+    /// True if the refusal of an acquire from `sent` proves that the server has none of the units. An acquire that
+    /// could still run at that time may grant them later: calls may run in another order than they were sent in.
     pub(super) fn proves_absence(&self, sent: Time) -> bool {
         self.run_until() <= sent
     }
@@ -169,11 +169,12 @@ pub(super) enum StoreKey {
     Clock,
     Processes,
     Limits,
-    /// The key in which this process describes itself.
+    /// The description of this process.
     Process,
 }
 
-/// The leases, debts or key that a command names. Leases and debts of a command are in one slot, whose number comes first.
+/// The leases, debts or key that a command names. Leases and debts of a command are in one slot, whose number comes
+/// first.
 #[derive(Debug)]
 pub(super) enum Items {
     Acquire(u16, Vec<LeaseRef>),
@@ -209,18 +210,19 @@ impl Items {
     }
 }
 
-/// The size of a call so far, by one rule for all commands.
+/// The size of a call so far. One estimate covers all kinds of commands.
 #[derive(Debug, Default)]
 pub(super) struct CallSize {
     args: usize,
     pub(super) units: usize,
 }
 
-/// ElastiCache Serverless refuses a request with more arguments, including keys. 16 are left for the command.
+/// ElastiCache Serverless refuses a request with more than 3,999 arguments, including keys. 16 are left for the
+/// command.
 const MOST_ARGS: usize = 3_999 - 16;
 
-/// A server needs at most about 5 ms for this number of units. A script passes two values for each unit to a command, and Lua
-/// passes at most 8,000.
+/// A server needs at most about 5 ms for this number of units. A script passes two values for each unit to a command,
+/// and Lua passes at most 8,000.
 const MOST_UNITS: usize = 4_000;
 
 impl CallSize {

@@ -6,15 +6,15 @@ use super::{
     time::Time,
 };
 
-/// The bound for calls in flight if only other work waits: no refreshes, urgent releases, gathered claims or gathered polls. A
-/// runtime with this many calls in flight is busy (rule 19).
-pub(super) const FEW: usize = 4;
+/// The most calls in flight if no refreshes, urgent releases, gathered claims or gathered polls wait. A runtime with
+/// this many calls in flight is busy (rule 19).
+pub(super) const FEW_CALLS: usize = 4;
 
-/// The bound if urgent releases wait, but no refreshes, gathered claims or gathered polls.
-pub(super) const MORE: usize = 8;
+/// The most calls in flight if urgent releases wait, but no refreshes, gathered claims or gathered polls.
+pub(super) const MORE_CALLS: usize = 8;
 
-/// The most calls in flight.
-const MOST: usize = 16;
+/// The most calls in flight in all other cases.
+const MOST_CALLS: usize = 16;
 
 /// A call leaves only while the calls in flight have fewer units than this. A server runs all commands that have
 /// arrived over a connection in one go, while its other clients wait.
@@ -32,7 +32,7 @@ pub(super) struct ConnectionState {
     pub(super) queues: SendQueues,
     /// The time at which a call with acquires was last sent or completed.
     last_acquires: Time,
-    /// The same for calls without acquires, which prove nothing about the tasks of claims.
+    /// The same for calls without acquires. These are separate, because they prove nothing about the tasks of claims.
     last_others: Time,
     /// The number of calls without an answer.
     pub(super) in_flight: usize,
@@ -49,26 +49,26 @@ impl ConnectionState {
         (self.is_connected, self.generation) = (true, self.generation + 1);
     }
 
-    /// The thread sends another call while fewer calls than this are in flight; see [`can_send`](Self::can_send) for claims. A
-    /// late refresh loses a permit, and a waiter whose poll is late counts as dead.
+    /// The thread sends another call while fewer calls than this are in flight; see [`can_send`](Self::can_send) for
+    /// claims. A late refresh loses a permit, and a waiter whose poll is late counts as dead.
     pub(super) fn most_calls_of_thread(&self, releases_now: bool) -> usize {
         let have_polls_gathered = self.queues.len(SendQueue::Polls) >= MOST_CLAIMS;
         if have_polls_gathered || !self.queues.is_empty(SendQueue::Refreshes) {
-            MOST
+            MOST_CALLS
         } else if releases_now {
-            MORE
+            MORE_CALLS
         } else {
-            FEW
+            FEW_CALLS
         }
     }
 
-    /// True if a call may leave while fewer than `most` are in flight, or if the waiting claims are at least as many as those
-    /// in flight. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under load calls
-    /// are few and large.
+    /// True if another call may leave: while fewer than `most` are in flight, or while at least as many claims wait as
+    /// are in flight. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under
+    /// load calls are few and large.
     pub(super) fn can_send(&self, most: usize) -> bool {
         let waiting = self.queues.len(SendQueue::Claims);
         let have_gathered = waiting > 0 && waiting >= self.acquires_in_flight.min(MOST_CLAIMS);
-        let most = if have_gathered { MOST } else { most };
+        let most = if have_gathered { MOST_CALLS } else { most };
         let has_room = self.units < MOST_UNITS;
         has_room && self.is_connected && self.in_flight < most
     }
@@ -80,8 +80,9 @@ impl ConnectionState {
         }
     }
 
-    /// The time at which the runtime last sent or completed a call with acquires, if claims wait, or a call without, if one in
-    /// flight may stall. This may be long before the work was queued. `None` if neither is so.
+    /// The time at which the runtime last sent or completed a call with acquires, if claims wait, or a call without
+    /// acquires, if such a call in flight may stall. This may be long before the work was queued. `None` if neither is
+    /// so.
     pub(super) fn last_activity(&self) -> Option<Time> {
         let waits = !self.queues.is_empty(SendQueue::Claims);
         let claims = waits.then_some(self.last_acquires);
@@ -121,9 +122,9 @@ mod tests {
             let at = LeaseRef(PermitId::default(), waiter);
             connection.queues.push(SendQueue::Polls, at, Time::ZERO);
         }
-        assert_eq!(connection.most_calls_of_thread(false), FEW);
+        assert_eq!(connection.most_calls_of_thread(false), FEW_CALLS);
         let at = LeaseRef(PermitId::default(), 0);
         connection.queues.push(SendQueue::Polls, at, Time::ZERO);
-        assert_eq!(connection.most_calls_of_thread(false), MOST);
+        assert_eq!(connection.most_calls_of_thread(false), MOST_CALLS);
     }
 }

@@ -1,7 +1,7 @@
 //! Debts: units that a server may have although this process has given them up.
 //!
-//! Units that are given up become a debt if a server may have them. The release of a permit, a smaller weight and a new id
-//! all give units up. Releases name debts only. Rule 3 defines when a debt is paid.
+//! Units that are given up become a debt if a server may have them. The release of a permit, a smaller weight and a new
+//! id all give units up. Releases name debts only. Rule 3 defines when a debt is paid.
 
 use super::{
     call::{Acquires, Flight, Sent},
@@ -16,8 +16,8 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Debt {
     pub(super) id: DebtId,
-    /// The ended permit, or the part of a shrink, that is removed only after this debt is paid. `None` for units under an old id,
-    /// for which no permit waits.
+    /// The ended permit, or the part of a shrink, that is removed only after this debt is paid. `None` for units under
+    /// the old id of a lease that goes on.
     pub(super) permit: Option<PermitId>,
     /// The units, by semaphore. All semaphores are in one slot, so one script may name them.
     pub(super) levels: Vec<ClaimedLevel>,
@@ -26,7 +26,7 @@ pub(super) struct Debt {
     pub(super) scheduled: Option<Time>,
     /// The time at which its next release is due.
     next: Time,
-    /// The server in whose queue it was put. `None` once it was sent.
+    /// The server in whose queue it was put. `None` once its release was sent.
     waits_for: Option<usize>,
     acquires: Acquires,
     /// The number of acquires that may have run.
@@ -62,8 +62,8 @@ pub(super) enum Next {
 }
 
 impl Debt {
-    /// A debt for units of a lease: all of them, some, or those that it has under an old id. `redirect`: that of the lease,
-    /// which holds for one command, if the lease itself sends no more.
+    /// A debt for units of a lease: all of them, some, or those that it has under an old id. `redirect` is that of the
+    /// lease if the lease has ended: a redirect is for one command only.
     pub(super) fn new(
         lease: &Lease,
         levels: Vec<ClaimedLevel>,
@@ -91,11 +91,11 @@ impl Debt {
 
     // Its releases.
 
-    /// True if another release must follow, at `next` or later. With one in flight, a second is needed if the first cannot settle,
-    /// and all acquires are over.
+    /// True if another release must be sent, at `next` or later. While one is in flight, a second is needed only if the
+    /// first cannot settle the debt and all acquires are over, or if the first may be stalled.
     fn needs_release(&self) -> bool {
-        let can_settle = !self.last_release_settles && self.acquires.are_over();
-        let can_send = self.in_flight == 0 || can_settle || self.is_stalled;
+        let only_next_settles = !self.last_release_settles && self.acquires.are_over();
+        let can_send = self.in_flight == 0 || only_next_settles || self.is_stalled;
         can_send && !self.is_settled
     }
 
@@ -104,13 +104,13 @@ impl Debt {
         self.waits_for.filter(|_| self.needs_release())
     }
 
-    fn is_to_be_queued(&self) -> bool {
+    fn should_be_queued(&self) -> bool {
         self.needs_release() && self.waits_for.is_none()
     }
 
     /// True if a release should be queued now.
     pub(super) fn is_due(&self, now: Time) -> bool {
-        self.is_to_be_queued() && self.next <= now
+        self.should_be_queued() && self.next <= now
     }
 
     /// Notes that it is in the queue of a server.
@@ -118,8 +118,8 @@ impl Debt {
         self.waits_for = Some(server);
     }
 
-    /// Forgets its redirect, and takes it out of its queue if it had one or waits for another server. Returns true if either was
-    /// so.
+    /// If it has a redirect, or waits for another server than this one: removes the redirect, takes it out of its
+    /// queue, and returns true.
     pub(super) fn leave_other_than(&mut self, server: usize) -> bool {
         let waits_elsewhere = self.waits_for.is_some_and(|waits| waits != server);
         let leaves = waits_elsewhere || self.route.redirect.is_some();
@@ -146,7 +146,7 @@ impl Debt {
 
     /// Its earliest timer.
     pub(super) fn timer(&self) -> Time {
-        let send = self.is_to_be_queued().then_some(self.next);
+        let send = self.should_be_queued().then_some(self.next);
         send.map_or(self.forgotten_at, |send| send.min(self.forgotten_at))
     }
 
@@ -169,7 +169,8 @@ impl Debt {
         self.last.as_ref().is_some_and(|last| last.call == call)
     }
 
-    /// True if a release of it is before this call on the same connection, and another release would not settle more.
+    /// True if a release in flight runs before this call on the same connection, and settles the debt if one in this
+    /// call would.
     pub(super) fn is_released_before(&self, flight: &Flight) -> bool {
         self.last.as_ref().is_some_and(|last| {
             let is_before =
@@ -184,7 +185,8 @@ impl Debt {
         self.may_have_run = true;
     }
 
-    /// Notes whether a release has found all units. `settles`: no acquire can run after that release.
+    /// Notes the answer to a release. `found`: it has found all units. `settles`: no acquire can run after that
+    /// release.
     pub(super) fn note_answer(&mut self, now: Time, found: bool, settles: bool) {
         self.count_unanswered(now);
         self.was_held |= found;
@@ -208,8 +210,8 @@ impl Debt {
 
     // Its end.
 
-    /// Notes that an acquire of the units has not run and never will. Returns true if none may have run, so that no server has any
-    /// of the units.
+    /// Notes that an acquire of the units has not run and never will. Returns true if none may have run, so that no
+    /// server has any of the units.
     pub(super) fn note_not_run(&mut self) -> bool {
         self.runs -= 1;
         self.runs == 0

@@ -54,15 +54,16 @@ impl Core {
         }
     }
 
-    /// Applies an event that may take a lease from its permit, and reports the permit's condition. A missing lease is acquired
-    /// again at `then`, that of a claim at once (rules 5 and 6). The caller refuses the claim if the outcome is a refusal.
+    /// Applies an event that may take a lease from its permit, and reports the permit's condition. A lost lease is
+    /// acquired again: that of a claim at once (rule 5), that of a permit at `then` (rule 6). If the outcome is
+    /// `IsRefused`, the caller must refuse the claim.
     pub(super) fn apply(&mut self, at: LeaseRef, event: LeaseEvent, then: Time) -> Outcome {
         let root = self.permits[at.0].root();
         let lease = &mut self.permits[at];
         let was_held = lease.is_held();
         let outcome = lease.on(event);
         if outcome == Outcome::FallsBack {
-            // Before the new id, because a repeat does not count while a wider lease is held (rule 21).
+            // Before the new id below, which notes a repeat only if no wider lease is held (rule 21).
             self.give_wider_back(at);
         }
         if was_held && outcome != Outcome::CallsAgain {
@@ -73,7 +74,7 @@ impl Core {
             Outcome::CallsAgain => self.schedule_call(at, self.now),
             Outcome::IsMissing | Outcome::IsDegraded => {
                 if outcome == Outcome::IsDegraded {
-                    // The acquire of a claim may wait to be sent. It waits for `then` instead.
+                    // The acquire of a claim may wait in a queue to be sent. It is scheduled for `then` instead.
                     self.permits[at].reschedule(then);
                 }
                 self.report_condition(root);
@@ -100,8 +101,8 @@ impl Core {
         }
     }
 
-    /// The time until which the holder may rely on a permit and its granted growths, or `FOREVER` if all of it is degraded. `None` if
-    /// it is not granted, or if the holder was notified of a loss.
+    /// The time until which the holder may rely on a permit and its granted growths, or `FOREVER` if all of them are
+    /// degraded. `None` if the permit is not granted, or if the holder was notified of a loss.
     pub(super) fn whole_until(&self, root: PermitId) -> Option<Time> {
         let is_granted = self.permits[root].is_granted();
         let is_whole = is_granted && self.leases_with_growths(root).all(Lease::is_relied_on);
@@ -133,7 +134,7 @@ impl Core {
         }
     }
 
-    /// Gives a lease of a claim back, to acquire it later: under another id if a server may have this one.
+    /// Gives a lease of a claim back, to acquire it later: under a new id if a server may have it under this one.
     pub(super) fn give_back(&mut self, at: LeaseRef) {
         self.assign_new_id(at);
         let lease = &mut self.permits[at];
@@ -141,8 +142,9 @@ impl Core {
         lease.reschedule(self.now);
     }
 
-    /// Reports to the holder of a permit that some of it is lost, that some of it is degraded, or that all of it is in place
-    /// again. Each is reported once until then, however often leases change.
+    /// Reports to the holder of a permit that some of it is lost, that some of it is degraded, or that all of it is in
+    /// place again. A loss and a degradation are reported once each until all is in place again, however often leases
+    /// change.
     pub(super) fn report_condition(&mut self, root: PermitId) {
         let is_whole = self.leases_with_growths(root).all(Lease::is_relied_on);
         let is_degraded = self.leases_with_growths(root).any(Lease::is_degraded);
@@ -173,7 +175,8 @@ impl Core {
         }
     }
 
-    /// Others may have held units of the permit or of its growths in between, so each level reports the highest token of both.
+    /// Reports that a permit is in place again, with new tokens, because others may have held units of it or of its
+    /// growths in between. Each level has the highest token of both.
     fn report_return(&mut self, root: PermitId) {
         let reported = self.permits[root].reported_mut().map(mem::take);
         if reported.is_none_or(|reported| reported == Reported::default()) {
@@ -199,7 +202,7 @@ impl Core {
         }
     }
 
-    /// Ends a permit or a claim, unless its caller has released it.
+    /// Ends a permit or a claim, unless it has ended before.
     pub(super) fn end(&mut self, id: PermitId, cause: EndCause) {
         let permit = &self.permits[id];
         match permit.phase {
@@ -216,8 +219,8 @@ impl Core {
         }
     }
 
-    /// Ends a permit or a claim, and its growths (rule 13). Their leases become debts when this step is over. `reports`: a
-    /// caller waits for the outcome of the releases.
+    /// Ends a permit or a claim, and its growths (rule 13). Their leases become debts when this step is over.
+    /// `reports`: a caller waits for the outcome of the releases.
     pub(super) fn mark_ended(&mut self, id: PermitId, reports: bool) {
         let permit = &mut self.permits[id];
         permit.end(reports);
@@ -244,8 +247,8 @@ impl Core {
         });
     }
 
-    /// Makes debts of the leases of all permits that have ended in this step. Each entry that can end a permit ends with
-    /// this, so no step removes a lease that it still visits.
+    /// Makes debts of the leases of all permits that have ended in this step. Each entry that can end a permit ends
+    /// with this, so no step removes a lease that it still visits.
     pub(super) fn give_up_ended(&mut self) {
         while let Some(ended) = self.ended.pop_front() {
             self.give_up(ended);
@@ -266,18 +269,19 @@ impl Core {
         let (leases, mut levels) = (mem::take(&mut permit.leases), mem::take(&mut permit.levels));
         for (number, lease) in leases.into_iter().enumerate() {
             let wider = levels.split_off(lease.levels.len());
-            let own = mem::replace(&mut levels, wider);
+            let given_up = mem::replace(&mut levels, wider);
             let is_begun = !matches!(lease.state, LeaseState::NotStarted);
             if is_begun && lease.remote.may_exist() {
-                // The answer to a call that is over was applied in this step.
+                // This step may have applied the answer to the call, so that the call is over.
                 let call = lease.call().filter(|call| self.calls.contains_key(call));
-                let debt = Debt::new(&lease, own, lease.route.redirect, self.now);
+                let debt = Debt::new(&lease, given_up, lease.route.redirect, self.now);
                 self.owe(Some(awaited_with), (LeaseRef(id, number), call), debt);
             } else {
+                // No server has the lease. A granted permit whose lease was begun was thus not held to its end.
                 if let Some(ended) = self.permits[awaited_with].ended_mut() {
                     ended.was_held &= !is_begun;
                 }
-                for level in own {
+                for level in given_up {
                     self.keys.remove_user(level.key, self.now);
                 }
             }
@@ -350,8 +354,8 @@ mod tests {
         core.release(NOW, held, true);
         assert!(core.release_alone(NOW, RUNTIME, held).is_none());
         core.handle_reply(NOW, busy.expect("the call is over").id, granted());
-        let (_, own) = core.acquire(NOW, RUNTIME, &[level("c", 9)]);
-        assert!(own.is_none(), "another task carries both");
+        let (_, call) = core.acquire(NOW, RUNTIME, &[level("c", 9)]);
+        assert!(call.is_none(), "another task carries both");
         assert!(core.has_call(RUNTIME));
     }
 
@@ -374,13 +378,14 @@ mod tests {
         assert!(is_full("a") && !is_full("fleet"));
     }
 
-    /// However long it was held after a refresh that had no answer.
+    /// The permit is held for long after a refresh without an answer, which must not make its release last longer.
     #[test]
-    fn a_release_is_given_up_after_the_lease_and_that_of_each_call_without_an_answer() {
+    fn a_release_is_given_up_once_the_lease_and_all_unanswered_calls_have_expired() {
         let (mut core, lease) = (core(), Duration::from_secs(10));
         let (held, call) = core.acquire(NOW, RUNTIME, &[level("a", 9)]);
         core.handle_reply(NOW, call.expect("nothing is in flight").id, granted());
         let (mut now, mut is_first) = (NOW, true);
+        // Lets time pass. The server answers all calls but the first refresh, or none.
         let mut pass = |core: &mut Core, time: Duration, answers: bool| {
             let end = now + time;
             while now < end {
@@ -410,7 +415,8 @@ mod tests {
         assert_eq!(reported(&mut core), Some(false));
     }
 
-    /// Two releases of a permit that are in flight together: that of a runtime, and that of the thread after a shutdown.
+    /// Sends two releases of one permit, which are in flight together: one by a runtime, one by the thread after a
+    /// shutdown.
     fn released_twice(core: &mut Core) -> [Call; 2] {
         let (id, call) = core.acquire(NOW, RUNTIME, &[level("a", 1)]);
         core.handle_reply(NOW, call.expect("nothing is in flight").id, granted());
@@ -422,7 +428,7 @@ mod tests {
         [first, second.expect("the runtime may be about to end")]
     }
 
-    /// The answer that the core reports to the release.
+    /// The outcome of the releases that the core reports. `None` if it has reported none yet.
     fn reported(core: &mut Core) -> Option<bool> {
         let mut events = std::iter::from_fn(|| core.poll_event());
         events.find_map(|(_, event)| match event {

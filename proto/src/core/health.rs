@@ -3,24 +3,28 @@
 use super::time::{CoreSettings, Time};
 use std::time::Duration;
 
-/// This number of failed calls of the thread in a row is an outage, unless less than a timeout has passed between the
-/// first failure and the thread's last. A
-/// single stall of the server, or of this process, fails all calls in flight.
-const OUTAGE: u32 = 3;
+/// An outage begins after this number of failed calls of the thread in a row, if at least a timeout lies between the
+/// first failure and the thread's last. Without that time it may be a single stall of the server or of this process,
+/// which fails all calls in flight.
+const OUTAGE_FAILURES: u32 = 3;
 
-/// The base of the pause before a probe, which doubles with each failed call of the thread up to four times, and the longest
-/// pause. A pause is also at most a timeout.
-const PROBE_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+/// The pause before a probe if no call of the thread has failed. It doubles with each failed call, at most four
+/// times.
+const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest time of a connect, including the longest pause before the next one.
-const CONNECT: Duration = Duration::from_secs(3);
+/// The longest pause before a probe. With a shorter timeout, the timeout is the longest.
+const LONGEST_PROBE_PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest time of an attempt to connect, including the longest pause before the next one.
+const CONNECT_TIME: Duration = Duration::from_secs(3);
 
 /// The begin or end of an outage, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
     /// Claims are decided without the server.
     Begins,
-    /// The server answers again. `works` is false if a command of that call has failed, or if the server refuses connections.
+    /// The server answers again. `works` is false if a command of that call has failed, or if the server refuses
+    /// connections.
     Ends { works: bool },
 }
 
@@ -30,8 +34,8 @@ pub(super) struct Health {
     /// The time at which the last answered call was sent.
     answered: Time,
     failing: Option<Failing>,
-    /// The time at which the server last came back: an answer after failures of the thread and a silent timeout, the end of a
-    /// denial, or slots that it took over from a server that was not well.
+    /// The time at which the server last came back: it answered after failures of the thread and a silent timeout, a
+    /// denial ended, or it took over slots from a server that was not well.
     returned: Option<Time>,
 }
 
@@ -49,9 +53,9 @@ struct Failing {
 }
 
 impl Health {
-    /// Notes the answer to a call that was sent at `sent`. Returns whether it ends a row of failures. If the server has
-    /// answered within the last timeout, no process has treated it as unavailable, for example when only a subscription
-    /// of the thread has ended.
+    /// Notes the answer to a call that was sent at `sent`. Returns true if it ends a row of failures. A server that has
+    /// answered within the last timeout does not count as returned, because no process has treated it as unavailable:
+    /// for example, only a subscription of the thread has ended.
     pub(super) fn note_answer(&mut self, sent: Time, now: Time, settings: &CoreSettings) -> bool {
         let was_silent = self.answered + settings.timeout <= now;
         self.answered = self.answered.max(sent);
@@ -92,11 +96,11 @@ impl Health {
     pub(super) fn is_in_outage(&self, settings: &CoreSettings) -> bool {
         self.failing.is_some_and(|failing| {
             let is_stall = failing.last - failing.first < settings.timeout;
-            failing.of_thread >= OUTAGE && !is_stall
+            failing.of_thread >= OUTAGE_FAILURES && !is_stall
         })
     }
 
-    /// True if the server has failed for a timeout, so that it has not just answered others.
+    /// True if the server has failed for a timeout. Otherwise it may just have answered others.
     pub(super) fn has_failed_for_timeout(&self, now: Time, settings: &CoreSettings) -> bool {
         let has_failed_for_timeout = |failing: Failing| failing.since + settings.timeout <= now;
         self.failing.is_some_and(has_failed_for_timeout)
@@ -104,7 +108,7 @@ impl Health {
 
     /// True if no process can have treated the server as unavailable and still act on that.
     pub(super) fn is_well(&self, now: Time, settings: &CoreSettings) -> bool {
-        let settles = CONNECT + settings.timeout * 4 + settings.short_tick() * 2;
+        let settles = CONNECT_TIME + settings.timeout * 4 + settings.short_tick() * 2;
         let has_settled = |returned| returned + settles <= now;
         self.failing.is_none() && self.returned.is_none_or(has_settled)
     }
@@ -112,8 +116,8 @@ impl Health {
     /// The pause between a failed probe and the next one.
     pub(super) fn pause(&self, settings: &CoreSettings) -> Duration {
         let failures = self.failing.map_or(0, |failing| failing.of_thread);
-        let pause = PROBE_PAUSE.0 * (1 << failures.min(4));
-        pause.min(PROBE_PAUSE.1).min(settings.timeout)
+        let pause = PROBE_PAUSE * (1 << failures.min(4));
+        pause.min(LONGEST_PROBE_PAUSE).min(settings.timeout)
     }
 }
 
@@ -127,7 +131,7 @@ mod tests {
         Time::from_millis(100_000 + ms)
     }
 
-    /// A server that was answered at 0, and that calls of the thread have failed at since, each sent 10 ms before.
+    /// A server that answered at 0. Calls of the thread failed at these times, each sent 10 ms earlier.
     fn failed(times: &[u64]) -> Health {
         let mut health = Health::default();
         health.note_answer(at(0), at(0), &settings());
@@ -177,7 +181,7 @@ mod tests {
 
     /// The runtime of the caller may have stalled.
     #[test]
-    fn a_server_that_only_calls_of_callers_have_failed_at_is_well_after_an_answer() {
+    fn a_server_is_well_after_an_answer_if_only_calls_of_callers_have_failed() {
         let mut health = Health::default();
         health.note_failure(at(100), at(110), false);
         assert!(health.note_answer(at(110), at(1_000), &settings()));

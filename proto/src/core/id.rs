@@ -2,15 +2,15 @@
 
 use super::table::EntryId;
 
-/// Identifies a claim, and the permit that it becomes. `serial` is never used again, `index` is its place in the table of the
-/// permits.
+/// Identifies a claim, and the permit that it becomes. `serial` is never used again, `index` is its place in the table
+/// of the permits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId {
     pub index: usize,
     pub serial: u64,
 }
 
-/// A lease, by its number in its permit.
+/// A lease: its permit, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LeaseRef(pub(super) PermitId, pub(super) usize);
 
@@ -52,6 +52,6 @@ pub struct RuntimeId(pub u32);
 /// The keeper's thread.
 pub const THREAD: RuntimeId = RuntimeId(0);
 
-/// A network connection: its runtime, its server, and its generation. Commands arrive in the order in which they were written to
-/// it.
+/// A network connection: its runtime, its server, and its generation. Commands arrive in the order in which they were
+/// written to it.
 pub(super) type ConnectionId = (RuntimeId, usize, u64);

@@ -23,14 +23,14 @@ pub(super) struct KeyState {
     pub(super) counted: u32,
     /// The debts that no answered release has settled.
     pub(super) debts: BTreeSet<DebtId>,
-    /// The last call that begins with these releases, except those that precede it on its connection.
+    /// The last call that begins with the releases of these debts, except those that precede it on its connection.
     pub(super) released_in: CallId,
     /// The semaphore counts as full until this time.
     full_until: Time,
 }
 
 impl KeyState {
-    /// Notes that the key has no room for another claim like the last, or that claims wait.
+    /// Notes that the key has no room for another claim like the last one, or that claims wait for it.
     pub(super) fn note_full(&mut self, now: Time) {
         self.full_until = now + FULL_FOR;
     }
@@ -89,8 +89,8 @@ impl KeyStates {
         })
     }
 
-    /// After the answer to an acquire of these levels, notes which of their semaphores have no room for another claim like
-    /// this one.
+    /// After the answer to an acquire of these levels, notes which of their semaphores have no room for another claim
+    /// like this one.
     pub(super) fn note_answer(&mut self, levels: &[ClaimedLevel], acquired: &Acquired, now: Time) {
         let full = match acquired {
             Acquired::Granted(grants) => return self.note_grant(levels, grants, now),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_semaphore_counts_as_full_for_as_long_as_another_one() {
+    fn a_forgotten_semaphore_counts_as_full_for_as_long_as_one_in_use() {
         let (mut keys, start) = (
             KeyStates::default(),
             Time::default() + Duration::from_secs(100),

@@ -1,8 +1,9 @@
 //! A lease: a run of neighbouring levels of a claim that one script may name. It is acquired and refreshed as a whole.
 //!
-//! The table has the next state and the outcome for the permit, by event and state. A test compares it with [`Lease::on`].
-//! The last three states are those of [`LeaseState::Missing`]. `-`: nothing changes. *calls again*: the event concerns an earlier
-//! state, and the next call is due at once. A loss depends on [`OnLoss`].
+//! The table has the next state and the [`Outcome`] for the permit, by event and state. A test compares it with
+//! [`Lease::on`]. The last three states are those of [`LeaseState::Missing`]. `-`: nothing changes. *calls again*: the
+//! event concerns an earlier state, and the next call is due at once. The result of a loss depends on its [`OnLoss`],
+//! which follows a colon.
 //!
 //! | event | NotStarted | Wanted | Queued | Held | Unaware | Degraded | Notified |
 //! |---|---|---|---|---|---|---|---|
@@ -33,7 +34,7 @@ use super::{
 use crate::verbs::Queued;
 use std::{mem, ops::Range, time::Duration};
 
-/// A state changes in [`Lease::on`] only.
+/// The state of a lease. Only [`Lease::on`] changes it.
 #[derive(Debug, Default)]
 pub(super) enum LeaseState {
     /// Its turn comes once the narrower leases are held.
@@ -41,8 +42,8 @@ pub(super) enum LeaseState {
     NotStarted,
     /// It should be acquired.
     Wanted,
-    /// It waits in the queue of one of its levels, whose number counts in the permit. The time is that at which the last answered
-    /// acquire was sent.
+    /// It waits in the queue of one of its levels, by its number in the permit. The last answered acquire was sent at
+    /// this time.
     Queued(Queued, Time),
     /// It is held until this time.
     Held(Time),
@@ -87,16 +88,16 @@ pub(super) enum LeaseEvent {
 /// The consequence for a permit that loses a lease now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnLoss {
-    /// It is not granted yet: the claim acquires the lease again.
+    /// The permit is not granted yet: the claim acquires the lease again.
     FallBack,
-    /// It is strict: its holder is notified at once, because another holder may have had the units in between.
+    /// The permit is strict: its holder is notified at once, because another holder may have had the units in between.
     NotifyAtOnce,
     /// Its holder is notified at the end that it knows.
     Notify,
-    /// Its server works. If the end of a held lease passes without an answer, the permit goes on as the policy allows. A lease that
-    /// a refresh has not found is lost at that end.
+    /// The server works. If the end of a held lease passes without an answer, the permit goes on as the policy allows.
+    /// A lease that a refresh has not found is lost at that end.
     KeepAtEnd,
-    /// Its server is not well: the permit goes on without it, as the policy allows.
+    /// The server is not well: the permit goes on without it, as the policy allows.
     Keep,
 }
 
@@ -146,7 +147,8 @@ impl Default for Dispatch {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     call: CallId,
-    /// True if the lease must poll at once after the answer `Queued`: a message has arrived since, or the limits have changed.
+    /// True if the lease must poll at once after the answer `Queued`: a message has arrived since, or the limits have
+    /// changed.
     pub(super) was_notified: bool,
     /// True if the lease has given up units since. A refresh may not find them all, which is no loss.
     pub(super) has_shrunk: bool,
@@ -197,10 +199,10 @@ impl Lease {
         self.dispatch = Dispatch::Ready(queue, server);
     }
 
-    /// Forgets its redirect, and takes it out of its queue if it had one or waits for another server. Returns true if either was
-    /// so.
+    /// If it has a redirect, or waits for another server than this one: removes the redirect, takes it out of its
+    /// queue, and returns true.
     pub(super) fn leave_other_than(&mut self, server: usize, now: Time) -> bool {
-        let waits_elsewhere = matches!(self.dispatch, Dispatch::Ready(_, own) if own != server);
+        let waits_elsewhere = matches!(self.dispatch, Dispatch::Ready(_, other) if other != server);
         let leaves = self.route.redirect.take().is_some() || waits_elsewhere;
         if leaves && matches!(self.dispatch, Dispatch::Ready(..)) {
             self.reschedule(now);
@@ -229,11 +231,10 @@ impl Lease {
         matches!(self.dispatch, Dispatch::Scheduled(then) if then > now)
     }
 
-    /// True if it waits in this queue of this server. An entry from an earlier state does not count, such as a poll of a
-    /// lease that a message has granted.
+    /// True if it waits in this queue of this server. An entry from an earlier state does not count, such as a poll of
+    /// a lease that a message has granted.
     pub(super) fn waits_in(&self, queue: SendQueue, server: usize) -> bool {
-        let is_there =
-            matches!(self.dispatch, Dispatch::Ready(own, at) if (own, at) == (queue, server));
+        let is_there = matches!(self.dispatch, Dispatch::Ready(in_queue, at) if (in_queue, at) == (queue, server));
         is_there && self.queue() == Some(queue)
     }
 
@@ -286,7 +287,7 @@ impl Lease {
         });
     }
 
-    /// Notes that a call is over. `None` if it does not wait for this call, because it has a new id.
+    /// Notes that a call is over. `None` if the lease does not wait for this call, because it has a new id.
     pub(super) fn complete(&mut self, call: CallId) -> Option<InFlight> {
         let flight = *self.in_flight().filter(|flight| flight.call == call)?;
         self.dispatch = Dispatch::default();

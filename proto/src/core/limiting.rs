@@ -1,9 +1,9 @@
 //! Applies the limits of operators to claims.
 //!
-//! An id contains its limit, so that any process can grant it from the queue. So each acquire of a lease uses the
-//! limits in force. If they have changed, the lease gets another id, and the same call first releases what the server
-//! may have under the old one. The lease keeps its arrival in a queue, but in a queue with flows it waits behind the
-//! others of its flow.
+//! An id contains its limit, so that a script of any process can grant it from the queue. So each acquire of a lease
+//! needs an id with the limit in force. If limits have changed, the lease gets another id, and the same call first
+//! releases what the server may have under the old one. The lease keeps its arrival in a queue, but in a queue with
+//! flows it waits behind the others of its flow.
 
 use super::{
     Core,
@@ -16,10 +16,10 @@ use crate::verbs::OperatorLimits;
 use std::ops::Range;
 
 impl Core {
-    /// Takes the limits that a server has reported. They differed from those that this process knew when it sent the call. The
-    /// next sweep applies them to claims.
-    pub(super) fn take_limits(&mut self, told: OperatorLimits) {
-        self.limits.take(told);
+    /// Takes the limits that a server has reported. They differed from those that this process knew when it sent the
+    /// call. The next sweep applies them to claims.
+    pub(super) fn take_limits(&mut self, reported: OperatorLimits) {
+        self.limits.take(reported);
         self.sweep = Some(0);
     }
 
@@ -37,7 +37,8 @@ impl Core {
         self.limits.read_at >= time || self.limits.are_given_up()
     }
 
-    /// The time of the next announcement to a server that has answered an announcement from `sent`.
+    /// The time of the next announcement to a server that has answered the announcement that was sent at `sent`: now,
+    /// if a limit was set here since.
     pub(super) fn next_announcement(&self, sent: Time) -> Time {
         if sent < self.limits.set_here {
             self.now
@@ -59,8 +60,8 @@ impl Core {
         }
     }
 
-    /// True if claims need not wait for the limits: they are known, this process has left and no longer reads them, or their
-    /// server cannot report them (rule 18).
+    /// True if claims need not wait for the limits: they are known, this process has left and no longer reads them, or
+    /// their server cannot report them (rule 18).
     pub(super) fn need_not_wait_for_limits(&self) -> bool {
         let cannot_report = || {
             let server = &self.servers[self.counting_server()];
@@ -69,13 +70,15 @@ impl Core {
         self.limits.version().is_some() || self.has_left() || cannot_report()
     }
 
+    /// The limit in force for a level: that of an operator, or else that of the claim.
     fn limit_of(&self, id: PermitId, level: usize) -> u32 {
-        let own = &self.permits[id].levels[level];
-        self.limit_set_for(own).unwrap_or(own.limit)
+        let claimed = &self.permits[id].levels[level];
+        self.limit_set_for(claimed).unwrap_or(claimed.limit)
     }
 
-    fn limit_set_for(&self, own: &ClaimedLevel) -> Option<u32> {
-        self.limits.limit_for(&self.keys[own.key].name)
+    /// The limit that an operator has set for a level.
+    fn limit_set_for(&self, level: &ClaimedLevel) -> Option<u32> {
+        self.limits.limit_for(&self.keys[level.key].name)
     }
 
     /// Applies changed limits to a claim. Leases that wait under other limits are acquired again at once.
@@ -99,8 +102,8 @@ impl Core {
         }
     }
 
-    /// Refuses a claim that could only wait in vain: it is heavier than an operator's limit for a level that it does
-    /// not hold. Returns whether the claim is refused.
+    /// Refuses a claim that is heavier than an operator's limit for a level that it does not hold, and so would wait in
+    /// vain. Returns true if it is refused.
     pub(super) fn refuse_if_above_limit(&mut self, id: PermitId) -> bool {
         let Some(permit) = self.permits.get(id).filter(|permit| permit.is_claim()) else {
             return false;
@@ -109,11 +112,11 @@ impl Core {
             .current_lease()
             .map_or(0, |lease| permit.waits_at(lease));
         let levels = self.permits[id].levels.iter();
-        let heavy = |(level, own): (usize, &ClaimedLevel)| {
-            let limit = self.limit_set_for(own)?;
-            (own.units.id.weight > limit).then_some(Refusal::Full(level, limit, limit, None))
+        let refusal_at = |(number, level): (usize, &ClaimedLevel)| {
+            let limit = self.limit_set_for(level)?;
+            (level.units.id.weight > limit).then_some(Refusal::Full(number, limit, limit, None))
         };
-        let refusal = levels.enumerate().skip(first).find_map(heavy);
+        let refusal = levels.enumerate().skip(first).find_map(refusal_at);
         if let Some(refusal) = refusal {
             self.refuse(id, refusal);
         }
@@ -123,13 +126,13 @@ impl Core {
     /// True if the limit in force has changed at a level that a lease does not hold.
     pub(super) fn has_changed(&self, at: LeaseRef) -> bool {
         let differs = |level: usize| {
-            let own = &self.permits[at.0].levels[level];
-            own.units.id.limit != self.limit_of(at.0, level)
+            let claimed = &self.permits[at.0].levels[level];
+            claimed.units.id.limit != self.limit_of(at.0, level)
         };
         self.levels_ahead(at).any(differs)
     }
 
-    /// The levels of a lease from the one where it waits. It keeps its units of narrower levels.
+    /// The levels of a lease that it does not hold: from the one where it waits on.
     fn levels_ahead(&self, LeaseRef(id, number): LeaseRef) -> Range<usize> {
         let permit = &self.permits[id];
         permit.waits_at(number)..permit.leases[number].levels.end
@@ -142,25 +145,25 @@ impl Core {
         if may_exist && !self.has_changed(at) {
             return;
         }
-        // After this time its server has forgotten the lease by itself.
-        let is_known = may_exist && lease.remote.may_exist_until() > self.now;
-        // An earlier acquire that still runs may be queued at one level, and then frees the wider levels that it names. So
-        // all of these levels get new ids.
+        // Otherwise the lease has expired on its server.
+        let needs_release = may_exist && lease.remote.may_exist_until() > self.now;
+        // An earlier acquire that still runs may be queued at one level, and then frees the wider levels that it names.
+        // So all of these levels get new ids.
         let (mut old, is_granted) = (Vec::new(), self.permits[at.0].is_granted());
         for level in self.levels_ahead(at) {
             let limit = self.limit_of(at.0, level);
-            let own = &mut self.permits[at.0].levels[level];
+            let claimed = &mut self.permits[at.0].levels[level];
             if !may_exist {
-                own.units.id.limit = limit;
+                claimed.units.id.limit = limit;
             } else {
-                let units = own.units.under(limit);
-                old.push(own.put_under(units, is_granted));
-                // The call that acquires the lease begins with this release too.
-                self.keys[own.key].released_in = CallId(0);
+                let units = claimed.units.under(limit);
+                old.push(claimed.put_under(units, is_granted));
+                // So that the call that acquires the lease begins with this release too.
+                self.keys[claimed.key].released_in = CallId(0);
             }
         }
         let is_whole = old.len() == self.permits[at].levels.len();
-        if is_known && !old.is_empty() {
+        if needs_release && !old.is_empty() {
             self.owe_part(None, at, old);
         }
         if is_whole {

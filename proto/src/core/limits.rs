@@ -19,9 +19,9 @@ pub enum LimitsEvent {
 
 #[derive(Debug, Default)]
 pub(super) struct LimitsState {
-    /// `None` until a server has reported limits, or they are given up. Then it is 0.
+    /// `None` until a server has reported limits. 0 if this process has given up reading them before the first report.
     version: Option<u64>,
-    /// The version at which the first limit was set on their server.
+    /// The version with which the first limit was set. A different value means that the server has lost its data.
     first: u64,
     /// Limits by `POLICY:KEY` or `POLICY`.
     all: HashMap<Box<str>, u32>,
@@ -43,15 +43,15 @@ impl LimitsState {
 
     pub(super) fn take(&mut self, reported: OperatorLimits) {
         // If the version is lower, or the first version differs, the server has lost its data.
-        let are_older = |known| reported.version < known || reported.first != self.first;
-        let are_others = self
+        let lacks_data = |known| reported.version < known || reported.first != self.first;
+        let has_lost_data = self
             .version
-            .is_some_and(|known| known > 0 && are_older(known));
+            .is_some_and(|known| known > 0 && lacks_data(known));
         (self.version, self.first) = (Some(reported.version), reported.first);
         let limits = reported.limits.into_iter();
         let limits = limits.filter(|(of, _)| policy_of(of) != LOCK).collect();
         let known = mem::replace(&mut self.all, limits);
-        if are_others && known != self.all {
+        if has_lost_data && known != self.all {
             self.event = Some(LimitsEvent::Lost);
         }
     }
@@ -62,7 +62,8 @@ impl LimitsState {
         self.refused = None;
     }
 
-    /// Notes that their server does not report them, so that claims no longer wait for them. The known limits stay in force.
+    /// Notes that their server does not report them, so that claims no longer wait for them. The known limits stay in
+    /// force.
     pub(super) fn note_unreported(&mut self) {
         if !mem::replace(&mut self.are_given_up, true) {
             self.event = Some(LimitsEvent::Unreported);
@@ -70,7 +71,7 @@ impl LimitsState {
         }
     }
 
-    /// True if claims do not wait for them, for example because this process has no right to read them.
+    /// True if claims no longer wait for them, for example because this process has no right to read them.
     pub(super) fn are_given_up(&self) -> bool {
         self.are_given_up
     }
@@ -79,25 +80,26 @@ impl LimitsState {
         !self.are_given_up && self.refused.is_none()
     }
 
-    /// The time from which claims no longer wait for limits that are refused.
+    /// The time from which claims no longer wait, although the limits are refused.
     pub(super) fn gives_up_at(&self, settings: &CoreSettings) -> Option<Time> {
         let refused = self.refused.filter(|_| !self.are_given_up);
         refused.map(|since| since + settings.timeout)
     }
 
-    /// The limit of the semaphore of this name.
+    /// The limit that is set for the semaphore of this name, or else for its policy.
     pub(super) fn limit_for(&self, name: &str) -> Option<u32> {
         if self.all.is_empty() {
             return None;
         }
         let (_, of) = name.split_once('{')?;
-        // The name of a budget goes on with its window.
+        // In the name of a budget, the window follows the brace.
         let (of, _) = of.rsplit_once('}')?;
         let limit = self.all.get(of).or_else(|| self.all.get(policy_of(of)));
         limit.copied()
     }
 }
 
+/// The policy of `POLICY:KEY` or `POLICY`.
 fn policy_of(of: &str) -> &str {
     of.split_once(':').map_or(of, |(policy, _)| policy)
 }
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_lost_if_others_are_in_force_of_an_older_time_or_set_anew() {
+    fn limits_are_lost_if_different_ones_have_a_lower_version_or_another_first_version() {
         let mut limits = LimitsState::default();
         for ((version, first), all, is_lost) in [
             ((7, 7), &[("a", 1)][..], false),
@@ -121,12 +123,11 @@ mod tests {
             ((9, 9), &[("b", 3)], true),
             ((0, 0), &[], true),
         ] {
-            let told = all.iter().map(|(of, limit)| (Box::from(*of), *limit));
-            let all = told.collect();
+            let all = all.iter().map(|(of, limit)| (Box::from(*of), *limit));
             limits.take(OperatorLimits {
                 version,
                 first,
-                limits: all,
+                limits: all.collect(),
             });
             let lost = is_lost.then_some(LimitsEvent::Lost);
             assert_eq!(limits.event.take(), lost, "{version}");
@@ -134,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_tells_no_limits_is_told_of_once_until_it_tells_them() {
+    fn missing_limits_are_an_event_once_until_their_server_reports_them() {
         let mut limits = LimitsState::default();
-        let told = [false, false, true, true, false];
-        let events = told.map(|are_reported| {
+        let answers = [false, false, true, true, false];
+        let events = answers.map(|are_reported| {
             if are_reported {
                 limits.note_reported();
             } else {

@@ -12,90 +12,100 @@
 //!      ─> timers, limits, pauses ─> id, time, swept ─> table, policy
 //! ```
 //!
-//! An arrow means *uses*. A *claim* is a permit that is not granted yet. It has one *level* for each semaphore that it names,
-//! from narrow (one account) to wide (the fleet). A server stores *units* of a level. A *key* is a semaphore. A *key of the
-//! store* belongs to no semaphore. A *growth* adds units to a permit, its *root*. The *thread* is the keeper's background thread,
-//! and a *runtime* a tokio runtime of callers. An *announcement* (`Presence`) is the thread's periodic call that reports this
-//! process and reads the keys of the store. A *sweep* visits each permit and debt after a change. A debt is *settled* once a
-//! release is answered after which no acquire of its units can run.
+//! An arrow means *uses*.
 //!
-//! | | holds |
+//! | term | meaning |
+//! |---|---|
+//! | claim | a permit that is not granted yet |
+//! | key | a semaphore. A *key of the store* belongs to no semaphore, such as the set of live processes |
+//! | level | one limit of a claim, at one semaphore. Levels are sorted from narrow (one account) to wide (the fleet) |
+//! | unit | a server stores a unit of a level for each 1 of its weight, or one for the reservation of a budget |
+//! | growth, root | a growth adds units to a permit, its root |
+//! | thread, runtime | the keeper's background thread; a tokio runtime of callers |
+//! | announcement | the thread's periodic call (`Presence`) that reports this process and reads the keys of the store |
+//! | sweep | a visit of each permit and debt after a change |
+//! | settled | a debt is settled once a release is answered after which no acquire of its units can run |
+//!
+//! | type | content |
 //! |---|---|
 //! | `PermitState` | the levels of a claim, and its leases from narrow to wide |
 //! | `Lease` | a run of neighbouring levels that one script may name: acquired and refreshed together |
 //! | `Debt` | units that a server may have although they were given up, until a release has freed them |
 //! | `Server` | its clock, its health, and the work that waits to be sent to it |
-//! | `ConnectionState` | one runtime's link to a server: the leases that wait to be sent over it, and counts of its calls in flight |
+//! | `ConnectionState` | a runtime's link to a server: the leases that wait to be sent over it, its calls in flight |
 //! | `KeyState` | the units of a semaphore that count in this process's share, and the debts that are not settled |
 //!
-//! Each entry to the core is a step, which may visit many permits. A step marks permits as ended, and at its end `give_up_ended`
-//! makes debts of their leases. So what a step visits stays until the step is over. The states of a lease, and what changes
-//! them, are a table in the docs of `lease`.
+//! Each entry to the core, by a public method, is a *step*, which may visit many permits. A step only marks permits as
+//! ended. At its end `give_up_ended` makes debts of their leases, so a step removes nothing that it still visits. The
+//! docs of `lease` have a table of the states of a lease, and of the events that change them.
 //!
 //! Rules, and why each holds. Code that enforces a rule names it.
 //!
-//! 1. *A claim has one budget*: its longest wait plus two timeouts. Its deadline never moves.
-//! 2. *A stale command cannot grant*: each acquire carries a deadline in its server's time. The estimate of the
-//!    server's clock is never ahead of it, so no acquire runs after its call's deadline by this process's clock.
-//! 3. *An acquire that may have run is released*, until (a) a release is answered that was sent after the last acquire could
-//!    run, or behind it on the same connection, (b) an acquire is refused while no other can run, or (c) the units have expired
-//!    on the server. An acquire that a server refused to run, as in rule 14, needs no release. Units that are given up become
-//!    a debt if a server may have them, and only debts are released. A debt is never acquired.
-//! 4. *A process sees its own releases*: a call that acquires units of a key begins with the releases of the key's debts
-//!    that are not settled, unless these travel before it on the same connection.
+//! 1. *A claim has one deadline*, which never moves: its longest wait plus two timeouts.
+//! 2. *A stale command cannot grant*: each acquire carries a deadline in its server's time. The estimate of that clock
+//!    is never ahead of the clock, so no acquire runs after its call's deadline by this process's clock.
+//! 3. *An acquire that may have run is released*, until (a) a release is answered that was sent after the last acquire
+//!    could run, or behind it on the same connection, (b) an acquire is refused while no other can run, or (c) the
+//!    units have expired on the server. An acquire that a server refused to run, as in rule 14, needs no release. Units
+//!    that are given up become a debt if a server may have them, and only debts are released. A debt is never acquired.
+//! 4. *A process sees its own releases*: a call that acquires units of a key begins with the releases of the key's
+//!    debts that are not settled, unless the same connection carries these releases before it.
 //! 5. *Leases are acquired one after the other*, from narrow to wide, and the claim is granted when all are held. Until
-//!    then each lease lasts as long as a waiter counts as alive, and every heartbeat refreshes it. If a lease is lost
-//!    while the claim waits, the claim gives its wider leases back and acquires the lost one again. So no claim holds a
-//!    wide unit while it waits for a narrow one.
-//! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, but not before claims that
-//!    wait in the queue. Its holder is notified when that acquire is refused, or at the last expiry that was reported to it,
-//!    whichever is first. Only the holder of a strict permit is notified before the lease is acquired again. A lease of
-//!    several units comes back under a new id, because the server may still have some of the units, or have freed some. The
-//!    release of the old id is in the same call, so usually no other claim gets the units in between. In an outage a probe may
-//!    carry the release alone. The lease comes back as a
-//!    whole: if one of its levels was lost and has no room, its units of the other levels are free a moment before the
-//!    holder is notified.
+//!    then each lease lasts only as long as a waiter counts as alive, and every heartbeat refreshes it. If a lease is
+//!    lost while the claim waits, the claim gives its wider leases back and acquires the lost one again. So no claim
+//!    holds a wide unit while it waits for a narrow one.
+//! 6. *A lost lease comes back*: a lease that a refresh does not find is acquired again at once, but not before claims
+//!    that wait in the queue. Its holder is notified when that acquire is refused, or at the last expiry that was
+//!    reported to it, whichever is first. Only the holder of a strict permit is notified before the lease is acquired
+//!    again. A lease of several units comes back under a new id, because the server may have lost only some of the
+//!    units. The release of the old id is in the same call, so usually no other claim gets the units in between. In an
+//!    outage a probe may carry the release alone. The lease comes back as a whole: if one of its levels was lost and
+//!    has no room, its units of the other levels are free a moment before the holder is notified.
 //! 7. *A call is over at its deadline*, whatever is reported later. A timeout is at most a third of a lease, so a lease
 //!    that is granted or refreshed always ends in the future.
-//! 8. *A message counts as a grant* if its token is above that of the last answered poll, and a lease that began with that
-//!    poll has not expired. The answer to an earlier poll then decides nothing: a grant counts as a refresh, and after any
-//!    other answer a refresh is due. If an acquire of a claim whose wait is over is in flight, only its answer counts: a
-//!    pause may have refused the acquire, which freed the units. A message may arrive before the answer "queued" to its claim. Then
-//!    the claim polls right after that answer. A message never counts for a claim with several levels, or with replicas.
-//! 9. *An id is in one acquire or refresh at a time*: while one is in flight, `Lease::schedule` changes nothing. A lease that
-//!    gets a new id forgets the call of the old one, whose answer goes to the debt.
-//! 10. *A permit has one timer*, and so has a debt: `timers` contains each at most once, at its earliest timer or before. If
-//!     the timer moves to a later time, the entry stays and is corrected when it pops. So a permit that is released at once
-//!     is scheduled only once.
-//! 11. *A call is evidence for the instant at which it was sent*: a failure counts unless a call that was sent later has
-//!     been answered. An answer ends all failures so far if its call was not sent before the first failed one. Only the
-//!     thread's failures make an outage, because a caller's runtime may stall; a caller's failure makes a probe due. During
-//!     an outage only probes are sent, one at a time, together with the waiting releases, and the policy decides each claim.
+//! 8. *A message counts as a grant* if its token is above the last token in the answer to the last answered poll, and a
+//!    lease that began with that poll has not expired. The answer to an earlier poll then decides nothing: a grant
+//!    counts as a refresh, and after any other answer a refresh is due. If an acquire of a claim whose wait is over is
+//!    in flight, only its answer counts: a pause may have refused the acquire, which freed the units. A message may
+//!    arrive before the answer that its claim is queued. Then the claim polls right after that answer. A message never
+//!    counts for a claim with several levels, or with replicas.
+//! 9. *An id is in one acquire or refresh at a time*: while one is in flight, `Lease::schedule` changes nothing. A
+//!    lease that gets a new id forgets the call of the old one, whose answer goes to the debt.
+//! 10. *A permit has one timer*, and so has a debt: `timers` contains each at most once, at its earliest timer or
+//!     before. If the timer moves to a later time, the entry stays and is corrected when it pops. So a permit that is
+//!     released at once is scheduled only once.
+//! 11. *A call is evidence for the instant at which it was sent*: a failure counts unless a call that was sent later
+//!     has been answered. An answer ends all failures so far if its call was not sent before the first failed one. Only
+//!     the thread's failures make an outage, because a caller's runtime may stall; a caller's failure makes a probe
+//!     due. During an outage only probes are sent, one at a time, together with the waiting releases, and the policy
+//!     decides each claim.
 //! 12. *A claim counts in its process's share* from when it is sent, and its permit until it is given up, even while no
-//!     server has it. A claim does not count while it waits in a queue. Under a policy with shares, each claim that is
-//!     not strict must fit into the share when it is sent and when it is granted, from the first known failure on. Its polls
-//!     are always sent. Shares end when no process can still treat the server as unavailable. So a claim never takes another
-//!     process's place.
-//! 13. *A growth is itself a permit*, which ends with its root. Its ids have the number of its root, so a revocation of any
-//!     lease ends the whole permit. Units that are taken away become a debt. So a change of weight meets no fault that a
-//!     claim or a release cannot meet. A growth merges with earlier growths, so a permit has at most 32 to a level. An id is always acquired with all units that it was made with. A lease
-//!     with fewer units is therefore acquired under a new id, even if the old one was never sent.
+//!     server has it. A claim does not count while it waits in a queue, and its polls are always sent. Under a policy
+//!     with shares, each claim that is not strict must fit into the share when it is sent and when it is granted. This
+//!     applies from the first known failure until no process can still treat the server as unavailable. So a claim
+//!     never takes another process's place.
+//! 13. *A growth is itself a permit*, which ends with its root. Its ids have the number of its root, so a revocation of
+//!     any lease ends the whole permit. Units that are taken away become a debt. So a change of weight meets no fault
+//!     that a claim or a release cannot meet. Growths are merged, so a permit has at most 32 at a level. An id is
+//!     always acquired with all units that it was made with. A lease with fewer units is therefore acquired under a new
+//!     id, even if the old one was never sent.
 //! 14. *A lease is where its slot is*: its server is looked up when a command is sent. A server that refuses a command
-//!     because it does not have the slot has changed nothing. So the leases and debts of that command are sent again, and the
-//!     refused command is over.
+//!     because it does not have the slot has changed nothing. So the refused command is over, and its leases and debts
+//!     are sent again.
 //! 15. *A grant that a failover may forget does not count*: with replicas, each call that grants ends with a wait for
 //!     them. If too few of them have its writes, the call counts as unanswered.
 //! 16. *An error of one key affects no other key*: the leases or debts of the failed command are sent again, each in a
 //!     separate command.
-//! 17. *A caller's task sends its own claim or release*, and is never the first to send a release that another task waits for,
-//!     because its future may never be polled again. Spawned tasks send everything else. The thread takes over from a runtime
-//!     that stalls: claims of the runtime wait, or calls without acquires are in flight, and for a quarter of a timeout no call of
-//!     that kind was sent or answered. Then the thread sends the waiting claims, and sends these releases again.
+//! 17. *A caller's task sends its own claim or release*, and is never the first to send a release that another task
+//!     waits for, because its future may never be polled again. Spawned tasks send everything else. The thread takes
+//!     over from a runtime that stalls: claims of the runtime wait, or calls without acquires are in flight, and for a
+//!     quarter of a timeout no call of that kind was sent or answered. Then the thread sends the waiting claims, and
+//!     sends these releases again.
 //! 18. *A lease is acquired under the limits in force*, each time. An id contains its limit. So if the limit has
 //!     changed, the levels that are not held get other ids, and the call begins with the release of the old ones. When
-//!     limits change, a waiting lease polls at once if it does not hold a level whose limit has changed. The server that
-//!     counts processes reports the limits. Nothing is claimed before it has reported them, unless it is failing, refuses
-//!     connections or the report, or has its slot moving for a timeout.
+//!     limits change, a waiting lease polls at once if it does not hold a level whose limit has changed. The server
+//!     that counts processes also reports the limits. Nothing is claimed before it has reported them, unless it is
+//!     failing, refuses connections or the report, or the slot of the limits has been moving for a timeout.
 //! 19. *The release of a full key is sent at once*, because a client that has read the end of its response may send the
 //!     next request to another process. A key counts as full for ten seconds after an answer that left no room for
 //!     another such claim, even while this process has no lease of it. The first runtime that enters the core sends the
@@ -103,10 +113,11 @@
 //!     flight, the release joins the next call instead, so that a busy process sends few calls.
 //! 20. *A claim waits for its own keys only*: a separate command names each key of the store. So if the slot of such a
 //!     key is moving or stuck, nothing else is refused.
-//! 21. *A claim that takes more than one call for a wider lease acquires its narrower leases again* before it is granted,
-//!     under the same ids unless a limit has changed. One of their keys may have been paused in the meantime. Then the claim
-//!     waits for that key, and gives the wider leases back. So once a pause is answered, only a claim is granted whose last
-//!     calls are in flight already. The levels of one lease are checked together by its script.
+//! 21. *A claim that takes more than one call for a wider lease acquires its narrower leases again* before it is
+//!     granted, under the same ids unless a limit has changed. One of their keys may have been paused in the meantime.
+//!     Then the claim waits for that key, and gives the wider leases back. So once a pause is answered, a claim is
+//!     granted only if its last calls are in flight already. The levels of one lease are checked together by its
+//!     script.
 
 mod budgets;
 mod build;
@@ -170,8 +181,8 @@ use std::{
 use table::Table;
 use timers::{TimerOwner, Timers};
 
-/// The most overdue calls, timers and places of a sweep that one entry handles, and the most refreshes and waiting releases that
-/// a call takes. So no entry blocks the others for long.
+/// The most overdue calls, timers and places of a sweep that one step handles, and the most refreshes and waiting
+/// releases that a call takes. So no step blocks the others for long.
 const MOST_DUE: usize = 512;
 
 /// The membership of this process among the live ones.
@@ -187,7 +198,7 @@ enum Membership {
 /// See the module docs.
 #[derive(Debug, Default)]
 pub struct Core {
-    /// The time of the last entry, which applies to everything that the entry does.
+    /// The time of the current step.
     now: Time,
     settings: CoreSettings,
     permits: Table<PermitState>,
@@ -200,7 +211,7 @@ pub struct Core {
     /// Ordered by id, and therefore by deadline.
     calls: BTreeMap<CallId, Flight>,
     debts: Table<Debt>,
-    /// Debts for units that a call in flight names, with their leases. The answer to the call concerns them.
+    /// Debts for units that a call in flight names under their lease. The answer to the call concerns them too.
     owed_in: BTreeMap<CallId, Vec<(LeaseRef, DebtId)>>,
     servers: Vec<Server>,
     slots: Slots,
@@ -217,9 +228,9 @@ pub struct Core {
     late_servers: BTreeSet<usize>,
     live: LiveProcesses,
     limits: LimitsState,
-    /// The first place of `permits` and `debts` that the current sweep has not visited. A sweep starts when a server may have
-    /// lost leases, refuses connections, is unavailable or is back, when slots have moved or limits have changed, and at
-    /// shutdown.
+    /// The first place of `permits` and `debts` that the current sweep has not visited. A sweep starts when a server
+    /// may have lost leases, refuses connections, is unavailable or is back, when slots have moved or limits have
+    /// changed, and at shutdown.
     sweep: Option<usize>,
     is_closed: bool,
     membership: Membership,
@@ -243,8 +254,8 @@ impl Core {
 
     // Callers.
 
-    /// Claims. Any returned call must be sent by the caller's own task. It contains no other claim, and is not the first
-    /// to contain a release that a task waits for. So a task that is not polled again delays no other.
+    /// Makes a claim. The caller's own task must send a returned call. The call contains no other claim, and is not the
+    /// first to contain a release that a task waits for. So a task that is not polled again delays no other.
     pub fn acquire(
         &mut self,
         now: Time,
@@ -254,7 +265,7 @@ impl Core {
         self.now = now;
         let id = self.permits.next_id();
         let since = self.servers[self.slots.owner_of(levels[0].slot)].clock_at(now);
-        let own = levels.iter().map(|level| {
+        let claimed = levels.iter().map(|level| {
             let lease = LeaseId {
                 name: LeaseName::new(id.serial, 0),
                 limit: level.limit,
@@ -270,9 +281,9 @@ impl Core {
             };
             ClaimedLevel::new(key, units, level.wait)
         });
-        let own = own.collect();
+        let claimed = claimed.collect();
         let leases = permit::leases(levels);
-        let mut permit = PermitState::new(id, (now, from), own, leases, &self.settings);
+        let mut permit = PermitState::new(id, (now, from), claimed, leases, &self.settings);
         permit.is_strict = levels.iter().any(|level| level.is_strict);
         self.named.insert(id.serial, id);
         self.claim(permit)
@@ -285,7 +296,7 @@ impl Core {
         self.permits.insert(permit);
     }
 
-    /// Any returned call must be sent by the caller's own task.
+    /// Starts a claim or a growth. The caller's own task must send a returned call.
     fn claim(&mut self, permit: PermitState) -> (PermitId, Option<Call>) {
         let id = permit.id;
         self.add(permit);
@@ -302,8 +313,8 @@ impl Core {
         (id, self.call_alone(LeaseRef(id, 0)))
     }
 
-    /// Starts the shutdown: the next sweep refuses all claims, and releases all permits, which are reported as lost. Then this
-    /// process leaves.
+    /// Starts the shutdown: the next sweep refuses all claims, and releases all permits, which are reported as lost.
+    /// Then this process leaves.
     pub fn shutdown(&mut self) {
         (self.is_closed, self.sweep) = (true, Some(0));
         for server in &mut self.servers {
@@ -311,8 +322,8 @@ impl Core {
         }
     }
 
-    /// The permits, claims and debts that are left: the name of the narrowest semaphore, and the token, or 0 if no grant of these
-    /// units is known.
+    /// The permits, claims and debts that are left: the name of the narrowest semaphore, and the token, or 0 if no
+    /// grant of these units is known.
     pub fn unreleased(&self) -> Vec<(Arc<str>, u64)> {
         let permits = self.permits.iter().map(|permit| &permit.levels);
         let debts = self.debts.iter().map(|debt| &debt.levels);
@@ -330,6 +341,7 @@ impl Core {
             return self.events.extend(event);
         };
         if permit.has_ended() {
+            // The core has ended it. From now on its caller waits for the releases.
             permit.end(reports);
         } else {
             self.mark_ended(id, reports);
@@ -449,6 +461,7 @@ impl Core {
 
     fn connected(&mut self, runtime: RuntimeId, server: usize) {
         self.connection(runtime, server).connect();
+        // The thread cannot send its claims, and this runtime can.
         if self.is_stuck(server) {
             let waiting = self.connection(THREAD, server).queues.take_claims();
             self.connection(runtime, server).queues.add_claims(waiting);
@@ -457,7 +470,7 @@ impl Core {
             // Messages may have been lost while the thread had no connection.
             self.refresh_all_since(self.now, server);
             self.servers[server].presence_at = Some(self.now);
-            self.servers[server].pass(self.now);
+            self.servers[server].handle_timers(self.now);
         }
     }
 
@@ -470,8 +483,8 @@ impl Core {
         }
     }
 
-    /// True if a runtime can send claims to a server: it is connected, the server's clock is known, and claims need not wait for the
-    /// limits.
+    /// True if a runtime can send claims to a server: it is connected, the server's clock is known, and claims need not
+    /// wait for the limits.
     pub fn can_send_claims(&self, runtime: RuntimeId, server: usize) -> bool {
         let is_ready = self.servers[server].is_clock_known() && self.need_not_wait_for_limits();
         is_ready && self.has_connection(runtime, server)
@@ -482,8 +495,8 @@ impl Core {
         connection.is_some_and(|connection| connection.is_connected)
     }
 
-    /// True if claims wait at the thread's lost connection to a server that is not in an outage and whose clock is known. Another
-    /// runtime can send them.
+    /// True if claims wait at the thread's lost connection to a server that is not in an outage and whose clock is
+    /// known. Another runtime can send them.
     pub fn is_stuck(&self, number: usize) -> bool {
         let connection = self.connections.get(&(THREAD, number));
         let waits = connection.is_some_and(|connection| {
@@ -510,8 +523,8 @@ impl Core {
 
     /// The time at which [`handle_timeout`](Self::handle_timeout) has work.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let now = self.sweep.is_some() || self.is_to_leave();
-        let now = now.then_some(Time::ZERO);
+        let has_work_now = self.sweep.is_some() || self.should_leave();
+        let now = has_work_now.then_some(Time::ZERO);
         let timer = self.timers.first().map(|(at, _)| at);
         let call = self.calls.values().next().map(|flight| flight.deadline);
         let limits = self.limits.gives_up_at(&self.settings);
@@ -543,7 +556,7 @@ impl Core {
             }
         }
         for server in &mut self.servers {
-            server.pass(now);
+            server.handle_timers(now);
         }
         let stalled = self.stalls().filter(|(at, _)| *at <= now);
         for (_, (from, server)) in stalled.collect::<Vec<_>>() {
@@ -551,14 +564,15 @@ impl Core {
             self.resend_releases_by_thread(from, server);
         }
         self.give_up_ended();
-        if self.is_to_leave() {
+        if self.should_leave() {
             self.leave();
         }
     }
 
-    /// The connections in which claims or releases wait for a runtime's calls, and when the thread takes these over (rule 17). The
-    /// server may work although the runtime's tasks are not polled. After a shutdown the thread takes over at once,
-    /// because the process may be about to end, and its runtimes with it.
+    /// The connections at which claims wait for a runtime, or releases for the answer to its call, and the time at
+    /// which the thread takes these over (rule 17): the runtime's tasks may not be polled although the server works.
+    /// After a shutdown the thread takes over at once, because the process may be about to end, and its runtimes with
+    /// it.
     fn stalls(&self) -> impl Iterator<Item = (Time, (RuntimeId, usize))> {
         let patience = if self.is_closed {
             Time::ZERO
@@ -622,7 +636,7 @@ impl Core {
 
     // Out.
 
-    /// True if nothing is left of any claim and, after a shutdown, this process has left.
+    /// True if the core has no claims, permits or releases left and, after a shutdown, this process has left.
     pub fn is_idle(&self) -> bool {
         self.is_forgotten() && (!self.is_closed || self.membership == Membership::Gone)
     }
@@ -638,7 +652,7 @@ impl Core {
         self.membership != Membership::Member
     }
 
-    fn is_to_leave(&self) -> bool {
+    fn should_leave(&self) -> bool {
         self.is_closed && !self.has_left() && self.is_forgotten()
     }
 
@@ -646,16 +660,16 @@ impl Core {
     /// sent at most once: after a lease this process no longer counts anyway.
     fn leave(&mut self) {
         let server = self.counting_server();
-        let can_say = self.has_connection(THREAD, server) && !self.is_in_outage(server);
-        self.servers[server].announces |= can_say;
-        self.membership = if can_say {
+        let can_announce = self.has_connection(THREAD, server) && !self.is_in_outage(server);
+        self.servers[server].announces |= can_announce;
+        self.membership = if can_announce {
             Membership::Leaving
         } else {
             Membership::Gone
         };
     }
 
-    /// The announcement of the leave cannot be sent any more, because the connection is gone.
+    /// Gives up the announcement that this process leaves, because the thread's connection for it is gone.
     fn end_leave(&mut self, server: usize) {
         if server == self.counting_server() && self.membership == Membership::Leaving {
             self.membership = Membership::Gone;
@@ -687,7 +701,8 @@ impl Core {
         self.limits.event.take()
     }
 
-    /// False once the server of the limits has refused to report them, or their slot is moving. True before the first report.
+    /// False once the server of the limits has refused to report them, or their slot is moving. True before the first
+    /// report.
     pub fn reads_limits(&self) -> bool {
         self.limits.are_readable()
     }
@@ -703,7 +718,7 @@ impl Core {
         self.connections.entry((runtime, server)).or_default()
     }
 
-    /// A lease of a permit that has not ended.
+    /// Finds a lease. `None` if its permit has ended.
     fn lease(&mut self, LeaseRef(id, lease): LeaseRef) -> Option<&mut Lease> {
         let permit = self
             .permits
@@ -722,7 +737,8 @@ impl Core {
         self.permits[id].levels_of(lease)
     }
 
-    /// Moves a claim to the runtime that received its answer. That runtime sends the first acquires of the claim's next leases.
+    /// Moves a claim to the runtime that received its answer. That runtime sends the first acquires of the claim's next
+    /// leases.
     fn move_to_runtime(&mut self, runtime: RuntimeId, id: PermitId) {
         if let Some(permit) = self.permits.get_mut(id) {
             permit.from = runtime;
@@ -745,8 +761,8 @@ impl Core {
         self.timers.clear(TimerOwner::Permit(id), scheduled);
     }
 
-    /// Queues a lease if its next call is due. A claim beyond its share is held back or refused instead (rule 12). After a shutdown
-    /// a missing lease is not queued.
+    /// Queues a lease if its next call is due. A claim beyond its share is held back or refused instead (rule 12).
+    /// After a shutdown a missing lease is not queued.
     fn enqueue_if_due(&mut self, at: LeaseRef) {
         if self.lease(at).is_none() {
             return;
@@ -769,19 +785,19 @@ impl Core {
     }
 
     fn enqueue(&mut self, at: LeaseRef, queue: SendQueue, from: RuntimeId) {
-        let number = self.target_of(at);
+        let server = self.target_of(at);
         let lease = &mut self.permits[at];
-        lease.enqueue(queue, number);
+        lease.enqueue(queue, server);
         let expiry = lease.expiry().unwrap_or_default();
         let from = if queue == SendQueue::Claims {
-            self.sender_for(from, number)
+            self.sender_for(from, server)
         } else {
             THREAD
         };
-        let queues = &mut self.connection(from, number).queues;
+        let queues = &mut self.connection(from, server).queues;
         queues.push(queue, at, expiry);
         if let Some(claims) = queues.begin_cleanup() {
-            self.clean_up(from, number, claims);
+            self.clean_up(from, server, claims);
         }
     }
 
@@ -794,7 +810,7 @@ impl Core {
         self.connection(from, server).queues.end_cleanup(claims);
     }
 
-    /// The runtime that sends: the thread if this one cannot.
+    /// The runtime that sends a claim: this one, or the thread if this one cannot.
     fn sender_for(&self, from: RuntimeId, server: usize) -> RuntimeId {
         if self.can_send_claims(from, server) {
             from
@@ -832,15 +848,16 @@ impl Core {
         levels.any(|level| self.keys[level.key].is_full(self.now))
     }
 
-    /// True if a runtime has several calls in flight, so that its next call leaves soon and can include releases (rule 19).
+    /// True if a runtime has several calls in flight, so that its next call leaves soon and can include releases (rule
+    /// 19).
     fn is_busy(&self, server: usize) -> bool {
         let mut connections = self.connections.iter();
         connections.any(|((from, to), connection)| {
-            *from != THREAD && *to == server && connection.in_flight >= connection::FEW
+            *from != THREAD && *to == server && connection.in_flight >= connection::FEW_CALLS
         })
     }
 
-    /// Starts to acquire a lease, which is the next one of its claim. During an outage the claim is decided at once and not queued.
+    /// Starts to acquire the next lease of a claim. In an outage the claim is decided at once and not queued.
     fn start_acquire(&mut self, at: LeaseRef) {
         let lease = &mut self.permits[at];
         lease.on(LeaseEvent::Turn);

@@ -1,8 +1,8 @@
 //! Slots that move between servers.
 //!
 //! A lease contains its slot, and its server is looked up when a command is sent. So a move of a slot changes no lease.
-//! Leases that wait for the old server wait for the new one from the next sweep on. Commands that were sent to the old
-//! server are sent again, because a server that has refused a command has changed nothing.
+//! The next sweep moves the leases that wait for the old server to the queues of the new one. Commands that the old
+//! server has refused are sent again, because it has changed nothing.
 
 use super::{
     Core,
@@ -14,23 +14,23 @@ use super::{
 use std::ops::Range;
 
 impl Core {
-    /// Assigns slots to a server. If a previous server is not well, claims may have been admitted without it, so the new one
-    /// counts as just returned. If the slots contain the keys of the
-    /// clock or of the processes, an announcement to the new server is due by `then`.
+    /// Assigns slots to a server. If a previous server is not well, claims may have been admitted without it, so the
+    /// new one counts as just returned. If the slots contain the keys of the clock or of the processes, an announcement
+    /// to the new server is due by `then`.
     pub(super) fn put_slots(&mut self, slots: Range<usize>, server: usize, then: Time) {
         self.add_servers(server);
-        let own = |slot: &u16| slots.contains(&usize::from(*slot));
-        let has_own = self.settings.slots_of_store.iter().any(own);
-        let before = self.slots.put(slots, server);
-        if before.is_empty() {
+        let is_assigned = |slot: &u16| slots.contains(&usize::from(*slot));
+        let has_store_keys = self.settings.slots_of_store.iter().any(is_assigned);
+        let losers = self.slots.put(slots, server);
+        if losers.is_empty() {
             return;
         }
         self.sweep = Some(0);
-        if has_own {
+        if has_store_keys {
             self.announce_by(server, then);
         }
         let is_well = |old: &usize| self.servers[*old].is_well(self.now, &self.settings);
-        if !before.iter().all(is_well) {
+        if !losers.iter().all(is_well) {
             self.servers[server].health.note_return(self.now);
         }
     }
@@ -64,7 +64,7 @@ impl Core {
     }
 
     /// Handles a command that a server has not run because the keys, if they exist, have already moved to another
-    /// server. That server gets the command once, at once.
+    /// server. The command is sent to that server now, and only this once. Returns the current time.
     pub(super) fn handle_ask(&mut self, items: &Items, server: usize) -> Time {
         self.add_servers(server);
         self.slots.note_redirect(server);
@@ -97,7 +97,7 @@ impl Core {
         }
     }
 
-    /// The slot that a command names.
+    /// The slot of the keys that a command names.
     fn slot_named(&self, items: &Items) -> Option<u16> {
         match items {
             Items::Acquire(slot, _) | Items::Refresh(slot, _) | Items::Release(slot, _) => {
@@ -155,9 +155,9 @@ mod tests {
         let mut core = connected();
         core.handle_timeout(NOW);
         while let Some(call) = core.poll_call(NOW, THREAD) {
-            let time =
+            let report =
                 || Answer::Presence(1, Some(1_000), Some(2), Some(OperatorLimits::default()));
-            let answers = call.commands.iter().map(|_| time());
+            let answers = call.commands.iter().map(|_| report());
             core.handle_reply(NOW, call.id, Ok(answers.collect()));
         }
         core
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_asked_where_their_slot_is_moving() {
+    fn limits_are_read_from_the_server_that_their_slot_is_moving_to() {
         let mut core = connected();
         core.acquire(NOW, RuntimeId(1), &[level("a", 0)]);
-        let asks = std::cell::Cell::new(0);
+        let reads = std::cell::Cell::new(0);
         let (first, _) = first_acquire(&mut core, |command| match command {
             Command::Presence(parts) if matches!(parts[..], [Part::Limits(None)]) => {
-                asks.set(asks.get() + 1);
-                match asks.get() {
+                reads.set(reads.get() + 1);
+                match reads.get() {
                     1 => Answer::Failed(CommandFault::Ask(0)),
                     _ => Answer::Presence(1, None, None, Some(OperatorLimits::default())),
                 }
@@ -244,7 +244,7 @@ mod tests {
 
     /// The script has run in part, so the units that it may have taken are released when the caller gives up.
     #[test]
-    fn a_claim_whose_script_has_ended_midway_is_sent_again_and_what_it_may_have_is_released() {
+    fn a_claim_whose_script_was_interrupted_is_sent_again_and_is_released_at_its_end() {
         let mut core = core();
         let (id, call) = core.acquire(NOW, RuntimeId(1), &[level("a", 0)]);
         let call = call.expect("nothing was in flight");
@@ -267,32 +267,32 @@ mod tests {
 
     /// The share has filled while the claim waited to be sent.
     #[test]
-    fn a_claim_that_is_refused_when_its_slot_moves_is_visited_no_more() {
+    fn a_waiting_claim_beyond_its_share_is_refused_when_its_slot_moves() {
         let mut core = core();
-        let own = RuntimeId(1);
+        let runtime = RuntimeId(1);
         let both = || [level("a", 0), level("b", 1)];
-        let (_, first) = core.acquire(NOW, own, &[level("a", 0)]);
-        let (_, second) = core.acquire(NOW, own, &both());
-        let (waits, unsent) = core.acquire(NOW, own, &both());
+        let (_, first) = core.acquire(NOW, runtime, &[level("a", 0)]);
+        let (_, second) = core.acquire(NOW, runtime, &both());
+        let (waits, unsent) = core.acquire(NOW, runtime, &both());
         assert!(second.is_some() && unsent.is_none());
         let later = NOW + Duration::from_millis(5);
         let first = first.expect("nothing was in flight");
         core.handle_reply(later, first.id, Err(CallFailure::Broken));
-        for runtime in [own, THREAD] {
+        for runtime in [runtime, THREAD] {
             core.handle_servers(later, Change::Gone(runtime, 0));
         }
         core.handle_servers(later, Change::Slots(vec![(0..1, 2), (1..2, 1)]));
         core.handle_timeout(later);
-        let mut told = std::iter::from_fn(|| core.poll_event());
-        let is_it = |(id, event): &(_, Event)| {
+        let mut events = std::iter::from_fn(|| core.poll_event());
+        let is_refusal = |(id, event): &(_, Event)| {
             *id == waits && matches!(event, Event::Refused(Refusal::Unavailable(_)))
         };
-        assert!(told.any(|event| is_it(&event)));
+        assert!(events.any(|event| is_refusal(&event)));
     }
 
-    /// For example a node that has joined, and that an operator's query has found.
+    /// For example a node that has just joined, and to which an operator's query was redirected.
     #[test]
-    fn a_server_may_refuse_a_connection_before_it_is_known() {
+    fn a_server_may_refuse_a_connection_before_the_core_knows_the_server() {
         let mut core = core();
         let denied = Change::NotConnected {
             server: 7,

@@ -12,8 +12,7 @@ use crate::verbs::tag_of;
 use std::mem;
 
 impl Core {
-    /// Notes an answer of a server to a call that was sent at `sent`. `works`: the server has also run all commands of
-    /// the call.
+    /// Notes the answer to a call that was sent at `sent`. `works`: the server has run all commands of the call.
     pub(super) fn note_answer(&mut self, number: usize, sent: Time, works: bool) {
         let was_in_outage = self.is_in_outage(number);
         if works {
@@ -30,15 +29,16 @@ impl Core {
         self.sweep = Some(0);
     }
 
-    /// Notes that a server refuses connections. It is reachable, and only a person can correct that.
+    /// Notes that a server refuses connections. That is no outage: the server answers, and only a person can change the
+    /// refusal.
     pub(super) fn note_denial(&mut self, server: usize) {
         self.servers[server].is_denied = true;
         self.note_answer(server, self.now, false);
         self.sweep = Some(0);
     }
 
-    /// Notes that a server has run a call, or that the last attempt to connect was not refused. While it refused connections, other
-    /// processes may have gone on without it, so it counts as just returned.
+    /// Notes that a server has run a call, or that the last attempt to connect was not refused. While it refused
+    /// connections, other processes may have gone on without it, so it counts as just returned.
     pub(super) fn end_denial(&mut self, number: usize) {
         let server = &mut self.servers[number];
         if mem::take(&mut server.is_denied) {
@@ -46,8 +46,8 @@ impl Core {
         }
     }
 
-    /// Notes a failed call that was sent at `sent` (rule 11). If a caller sent the call, the thread checks the server with a
-    /// probe.
+    /// Notes a failed call that was sent at `sent` (rule 11). If a caller sent the call, the thread checks the server
+    /// with a probe.
     pub(super) fn note_failure(&mut self, number: usize, sent: Time, is_of_thread: bool) {
         let server = &mut self.servers[number];
         let was_in_outage = server.health.is_in_outage(&self.settings);
@@ -94,7 +94,7 @@ impl Core {
         self.servers[server].is_denied && !self.has_connection(from, server)
     }
 
-    /// Holds a claim beyond its share back until the next tick if it can wait, and else refuses it.
+    /// Delays a claim beyond its share by a tick if it can wait. Otherwise refuses it.
     pub(super) fn hold_back(&mut self, at: LeaseRef) {
         let server = self.target_of(at);
         if self.may_wait(at.0) {
@@ -137,8 +137,8 @@ impl Core {
         }
     }
 
-    /// Decides a claim whose deadline has passed. If its server fails or its slot is unserved, the policy decides. A policy with
-    /// shares decides only once the server has failed for a timeout. All other claims are refused.
+    /// Decides a claim whose deadline has passed. If its server fails or its slot is unserved, the policy decides. A
+    /// policy with shares decides only once the server has failed for a timeout. All other claims are refused.
     pub(super) fn handle_deadline(&mut self, id: PermitId) {
         let current = self.permits[id].current_lease();
         let at = LeaseRef(id, current.unwrap_or_default());
@@ -213,9 +213,9 @@ impl Core {
         self.set_timer(id);
     }
 
-    /// True if no process can have treated the server of a lease as unavailable and still act on that. While the slot moves,
-    /// this must hold for the slot's owner and for the target, because the target does not know the claims that were admitted
-    /// without the owner.
+    /// True if no process can have treated the server of a lease as unavailable and still act on that. While the slot
+    /// moves, this must hold for the slot's owner and for the target, because the target does not know the claims that
+    /// were admitted without the owner.
     pub(super) fn is_well(&self, at: LeaseRef) -> bool {
         let owner = self.slots.owner_of(self.permits[at].route.slot);
         let mut servers = [owner, self.target_of(at)].into_iter();
@@ -247,8 +247,9 @@ impl Core {
         self.keys[level.key].counted + if permit.counts { 0 } else { units }
     }
 
-    /// True if a claim must fit into its share and does not, even if servers have granted all of its leases (rule 12). While a server is not well, other
-    /// processes may have admitted claims without it, and this process must never take their places.
+    /// True if a claim must fit into its share and does not, even if servers have granted all of its leases (rule 12).
+    /// While a server is not well, other processes may have admitted claims without it, and this process must not take
+    /// their places.
     pub(super) fn is_beyond_share(&self, id: PermitId) -> bool {
         self.needs_share(id) && !self.is_within_share(&self.permits[id])
     }
@@ -262,18 +263,18 @@ impl Core {
         !(needs_none || leases.all(is_well))
     }
 
-    /// The units that a permit admitted within a share reports as held: the limit less the units left in the share.
+    /// The units that an admitted permit reports as held: the limit, minus the units that are left in the share.
     fn held_of_share(&self, permit: &PermitState, level: &ClaimedLevel) -> u32 {
         let limit = level.units.id.limit;
         if level.is_of_budget() && self.settings.policy.shares() {
             return limit.saturating_sub(self.left_in_bucket(level));
         }
-        let own = if self.settings.policy.shares() {
+        let used = if self.settings.policy.shares() {
             self.counted_with(permit, level)
         } else {
             level.units.count()
         };
-        let left = self.share(level).min(limit).saturating_sub(own);
+        let left = self.share(level).min(limit).saturating_sub(used);
         limit - left
     }
 
@@ -317,7 +318,7 @@ mod tests {
         (core, now)
     }
 
-    /// A core whose only server answers nothing, and the time at which it has noticed that.
+    /// A core in the outage of its only server, which answers nothing, and the time at which the outage has begun.
     fn in_an_outage() -> (Core, Time) {
         let (mut core, mut now) = connected();
         while !core.is_in_outage(0) && now < Time::from_secs(100) {
@@ -345,9 +346,9 @@ mod tests {
 
     /// For example, the process lacks a right that the script needs, and only a person can grant it.
     #[test]
-    fn a_server_that_cannot_tell_what_it_is_asked_is_not_asked_in_a_row() {
+    fn a_server_that_fails_each_command_is_called_a_few_times_per_lease() {
         let (mut core, start) = connected();
-        let mut asked = 0;
+        let mut calls = 0;
         for ms in 0..10_000 {
             let now = start + Duration::from_millis(ms);
             core.handle_timeout(now);
@@ -357,9 +358,9 @@ mod tests {
                     .iter()
                     .map(|_| Answer::Failed(CommandFault::Mistake));
                 core.handle_reply(now, call.id, Ok(failed.collect()));
-                asked += 1;
+                calls += 1;
             }
         }
-        assert!((3..=13).contains(&asked), "{asked} times in a lease");
+        assert!((3..=13).contains(&calls), "{calls} calls in a lease");
     }
 }

@@ -30,7 +30,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_shorter_pause_replaces_none() {
+    fn a_shorter_pause_does_not_replace_a_longer_one() {
         let (mut pauses, now) = (LocalPauses::default(), Time::from_secs(100));
         let end = |seconds| now + Duration::from_secs(seconds);
         pauses.extend(now, "a".into(), end(5));

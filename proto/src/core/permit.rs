@@ -19,20 +19,20 @@ use std::{
 pub struct LevelClaim {
     /// The name of the semaphore.
     pub name: Arc<str>,
-    /// Its hash slot. A script may name keys of one slot only. Without a cluster all keys are in one.
+    /// The semaphore's hash slot. A script may name keys of one slot only. Without a cluster all keys are in one.
     pub slot: u16,
     pub limit: u32,
     pub weight: u32,
-    /// `None`: it is no budget.
+    /// `None`: it is a semaphore, not a budget.
     pub charge: Option<Charge>,
     /// `None`: the claim does not wait here.
     pub wait: Option<LevelWait>,
-    /// True if the permit must not exist without its server: an outage refuses the claim, and a loss is reported at once (rule
-    /// 6). One strict level makes the permit strict.
+    /// True if the permit must not exist without its server: an outage refuses the claim, and a loss is reported at
+    /// once (rule 6). One strict level makes the permit strict.
     pub is_strict: bool,
-    /// Its name for operators.
+    /// A description of the claim for operators.
     pub label: Option<Arc<str>>,
-    /// The tenant whose turn it takes in the queue.
+    /// The flow whose turn it takes in the queue.
     pub flow: Option<Flow>,
 }
 
@@ -41,9 +41,9 @@ pub struct LevelClaim {
 pub struct LevelWait {
     /// The longest wait, from the claim on.
     pub time: Duration,
-    /// How many may wait.
+    /// The most claims that may wait for the semaphore.
     pub max_waiting: u32,
-    /// By how much its arrival is moved forward.
+    /// The claim counts as arrived earlier by this time.
     pub head_start: Duration,
 }
 
@@ -67,13 +67,14 @@ pub enum Merge {
 /// Why a claim is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The claim does not fit at this level: the level, the units that are held, and the limit in force. A claim that is heavier
-    /// than an operator's limit reports the limit as held. Limit 0: an operator has closed the semaphore. For a budget also
-    /// the time after which the units come back, if nothing else happens.
+    /// The claim does not fit at this level: the level, the units that are held, and the limit in force. A claim that
+    /// is heavier than an operator's limit reports the limit as held. Limit 0: an operator has closed the semaphore.
+    /// For a budget also the time after which the units come back, if nothing else happens.
     Full(usize, u32, u32, Option<Duration>),
-    /// Too many wait at this level, under this limit.
+    /// Too many claims wait at this level, under this limit.
     QueueFull(usize, u32),
-    /// It was full for as long as the claim may wait.
+    /// The level was full for as long as the claim may wait: the level, the units that are held, and the limit in
+    /// force.
     TimedOut(usize, u32, u32),
     /// This level is paused under this limit, for this time.
     Paused(usize, u32, Duration),
@@ -83,9 +84,9 @@ pub enum Refusal {
     Unavailable(usize),
     /// This server refuses to serve it.
     Failed(usize),
-    /// More claims came than can be sent to this server. It was not sent.
+    /// The claim was not sent in time, because more claims came than can be sent to this server.
     Congested(usize),
-    /// This process claims no more.
+    /// The core was shut down.
     Closed,
 }
 
@@ -94,21 +95,22 @@ pub enum Refusal {
 pub enum Event {
     /// The claim waits in the queue of this level. It holds the narrower levels.
     Queued(usize),
-    /// The claim is granted: the token of each level, the number of units held there, and the limit in force. If it is admitted
-    /// without its server, the tokens are 0.
+    /// The claim is granted: the token of each level, the number of units held there, and the limit in force. If it is
+    /// admitted without its server, the tokens are 0.
     Granted(Vec<(u64, u32, u32)>),
-    /// The time at which the holder itself must treat the permit as lost, slightly after the core would report the loss.
+    /// The time at which the holder itself must treat the permit as lost, slightly after the core would report the
+    /// loss.
     Held(Time),
     Refused(Refusal),
-    /// It is held no more.
+    /// Some of it is lost.
     Lost,
-    /// It goes on while its server is unavailable.
+    /// Some of it goes on while its server is unavailable.
     Degraded,
     /// It was lost or degraded, and is held again, with these tokens.
     Regained(Vec<u64>),
     /// An operator has ended it.
     Revoked,
-    /// Its releases are over: whether all of it is known to have been held until then.
+    /// Its releases are over. True if all of it is known to have been held until then.
     Released(bool),
 }
 
@@ -137,8 +139,8 @@ impl ClaimedLevel {
         }
     }
 
-    /// Gives its units another id. Returns those under the old one, which count as used if a budget has reserved them for a
-    /// permit.
+    /// Gives its units another id. Returns those under the old one, which count as used if a budget has reserved them
+    /// for a permit.
     pub(super) fn put_under(&mut self, new: LeaseUnits, is_granted: bool) -> Self {
         let mut old = mem::replace(&mut self.units, new);
         if is_granted {
@@ -156,13 +158,14 @@ impl ClaimedLevel {
 pub(super) enum Phase {
     Claiming(Claiming),
     Granted(Reported),
-    /// It is given up. Its leases become debts at the end of the step that has ended it ([`Core::give_up_ended`](super::Core)).
+    /// It is given up. Its leases become debts at the end of the step that has ended it
+    /// ([`Core::give_up_ended`](super::Core)).
     Ended(Ended),
 }
 
 #[derive(Debug)]
 pub(super) struct Claiming {
-    asked: Time,
+    claimed_at: Time,
     /// The time at which the claim is decided without an answer: refused, or admitted by the policy (rule 1).
     pub(super) deadline: Time,
     /// True if a wider lease of the claim has taken more than one call since the narrower ones were acquired (rule 21).
@@ -180,7 +183,7 @@ pub(super) struct Reported {
 pub(super) struct Ended {
     /// True if a caller waits for the outcome of the releases.
     pub(super) reports: bool,
-    /// True if releases have found all of it so far, and all of its growths.
+    /// True if it was granted, and releases have found all units so far, including those of its growths.
     pub(super) was_held: bool,
     /// The debts for its units, which are not paid yet.
     pub(super) debts: Vec<DebtId>,
@@ -203,7 +206,7 @@ pub(super) struct PermitState {
     pub(super) adds_to: Option<(PermitId, usize)>,
     /// The permits that add units to it.
     pub(super) growths: Vec<PermitId>,
-    /// The number of its last growth. Ids of the growth have this number and that of the permit.
+    /// The number of its last growth. The ids of a growth have the number of the permit and that of the growth.
     pub(super) last_growth: u32,
     /// The runtime of its caller, or the runtime that last sent the claim.
     pub(super) from: RuntimeId,
@@ -220,7 +223,7 @@ pub(super) struct PermitState {
 impl PermitState {
     pub(super) fn new(
         id: PermitId,
-        (asked, from): (Time, RuntimeId),
+        (claimed_at, from): (Time, RuntimeId),
         levels: Vec<ClaimedLevel>,
         leases: Vec<Lease>,
         settings: &CoreSettings,
@@ -228,8 +231,8 @@ impl PermitState {
         let waits = levels.iter().filter_map(|level| level.wait);
         let longest = waits.map(|wait| wait.time).max().unwrap_or_default();
         let claiming = Claiming {
-            asked,
-            deadline: asked + longest + settings.call_time(),
+            claimed_at,
+            deadline: claimed_at + longest + settings.call_time(),
             must_reacquire: false,
         };
         Self {
@@ -272,21 +275,21 @@ impl PermitState {
         lease.queued_at().unwrap_or(lease.levels.start)
     }
 
-    /// How the claim may wait at a level. `None` if it waits there no more.
+    /// How the claim may wait at a level. `None` if it may not wait there, or no longer.
     pub(super) fn wait(&self, level: &ClaimedLevel, now: Time) -> Option<LevelWait> {
         let claiming = self.claiming()?;
         let wait = level.wait;
-        wait.filter(|wait| now < claiming.asked + wait.time)
+        wait.filter(|wait| now < claiming.claimed_at + wait.time)
     }
 
     /// The time at which the claim's wait at a level is over.
     pub(super) fn waits_until(&self, level: usize) -> Time {
         let wait = self.levels[level].wait.map(|wait| wait.time);
-        let asked = self.claiming().map(|claiming| claiming.asked);
-        asked.unwrap_or_default() + wait.unwrap_or_default()
+        let claimed_at = self.claiming().map(|claiming| claiming.claimed_at);
+        claimed_at.unwrap_or_default() + wait.unwrap_or_default()
     }
 
-    /// The earliest of its timers.
+    /// The earliest time at which it has something to do.
     pub(super) fn timer(&self) -> Option<Time> {
         if self.has_ended() {
             return None;
@@ -369,31 +372,32 @@ impl PermitState {
         self.ended().is_some_and(|ended| ended.reports)
     }
 
-    /// True if a caller waits for its release, and the permit's last answer or message came over the thread, or the permit is a
-    /// part that a shrink has released.
+    /// True if a caller waits for its release, and the permit's last answer or message came over the thread, or the
+    /// permit is a part that a shrink has released.
     pub(super) fn is_awaited_by_thread(&self) -> bool {
         self.is_awaited() && self.from == THREAD
     }
 
-    /// The number of the lease at which a claim has arrived.
+    /// The number of the lease that a claim acquires now: the first that its holder could not rely on. `None` after the
+    /// last.
     pub(super) fn current_lease(&self) -> Option<usize> {
         self.leases.iter().position(|lease| !lease.is_relied_on())
     }
 
-    /// The number of the lease that has a level.
+    /// The number of the lease with this level.
     pub(super) fn lease_with(&self, level: usize) -> usize {
         let mut leases = self.leases.iter();
         let found = leases.position(|lease| lease.levels.contains(&level));
         found.unwrap_or_default()
     }
 
-    /// The permit that callers know.
+    /// The permit that callers know: this one, or that which it adds units to.
     pub(super) fn root(&self) -> PermitId {
         self.adds_to.map_or(self.id, |(root, _)| root)
     }
 
-    /// True if the next acquire or refresh of this lease lasts for a whole lease: the permit is granted, or would be by this
-    /// acquire. Otherwise it lasts as long as a waiter counts as alive (rule 5).
+    /// True if the next acquire or refresh of this lease lasts for a whole lease: the permit is granted, or would be by
+    /// this acquire. Otherwise it lasts as long as a waiter counts as alive (rule 5).
     pub(super) fn gets_full_length(&self, number: usize) -> bool {
         let is_widest = number + 1 == self.leases.len();
         let must_reacquire = self
@@ -404,8 +408,8 @@ impl PermitState {
         !self.is_claim() || is_widest && is_last_call && narrower().all(Lease::is_relied_on)
     }
 
-    /// Called before each acquire of a lease, and before it gets a new id. If an acquire of it was sent before, the narrower
-    /// leases must be acquired again (rule 21).
+    /// Called before each acquire of a lease, and before it gets a new id. If an acquire of it was sent before, the
+    /// narrower leases must be acquired again (rule 21).
     pub(super) fn note_repeat(&mut self, number: usize) {
         let is_repeated = self.is_repeated(number);
         if let Phase::Claiming(claiming) = &mut self.phase {
@@ -425,7 +429,7 @@ impl PermitState {
         levels.map(|level| (level.grant.0, level.grant.1, level.units.id.limit))
     }
 
-    /// Takes what a granted lease has got.
+    /// Stores the token and the held units of each level of a granted lease.
     pub(super) fn take_grants(&mut self, lease: usize, granted: &[(u64, u32)]) {
         let levels = self.leases[lease].levels.clone();
         for (level, grant) in self.levels[levels].iter_mut().zip(granted) {
@@ -479,7 +483,7 @@ pub(super) fn leases(levels: &[LevelClaim]) -> Vec<Lease> {
         first = levels.end;
         Lease::new(run[0].slot, levels)
     };
-    // Mostly one, and there may be very many permits.
+    // Usually one, and a process may have very many permits.
     let mut leases = Vec::with_capacity(1);
     leases.extend(runs.map(lease));
     leases

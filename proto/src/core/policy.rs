@@ -1,9 +1,9 @@
-//! The decision on claims while their server is unavailable.
+//! The policy for claims while their server is unavailable, and the number of processes that share a limit.
 
 use std::time::Duration;
 
-/// The decision on claims while their server is unavailable. The documentation of `WhenUnavailable` in tower-semaphore has
-/// the terms.
+/// The decision on claims while their server is unavailable. The docs of `WhenUnavailable` in tower-semaphore have the
+/// terms.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum OutagePolicy {
     /// They are refused.
@@ -23,8 +23,8 @@ impl OutagePolicy {
         matches!(self, Self::Share | Self::ShareOf { .. })
     }
 
-    /// The units of a limit that this process may have, rounded up. `live` is the number of live processes, or 0 if it is
-    /// unknown.
+    /// The units of a limit that this process may have, rounded up. `live` is the number of live processes, or 0 if it
+    /// is unknown.
     pub(super) fn share(self, limit: u32, live: u32) -> u32 {
         match self {
             Self::Refuse => 0,
@@ -32,7 +32,7 @@ impl OutagePolicy {
             Self::Share if live == 0 => limit.min(1),
             Self::Share => limit.div_ceil(live),
             Self::ShareOf { fraction } => {
-                // A product that should be whole may be a little more.
+                // A product that should be whole may be a little more, and would be rounded up.
                 const ERROR: f64 = 1e-6;
                 (f64::from(limit) * fraction - ERROR).ceil().max(0.0) as u32
             }
@@ -40,18 +40,20 @@ impl OutagePolicy {
     }
 }
 
-/// The number of live processes: the highest count of a server within the last one to two leases, because a server that
-/// has lost its data counts from one again. The time of an outage does not count.
+/// The number of live processes, from the counts that servers report. A server that has lost its data counts from one
+/// again, so the highest count of the last one to two windows is used. An outage ages no count.
 #[derive(Debug, Default)]
 pub(super) struct LiveProcesses {
     /// The highest count in this window, and in the one before.
     most: [u32; 2],
+    /// The time at which this window began.
     since: Duration,
+    /// The time of the last count.
     last: Duration,
 }
 
 impl LiveProcesses {
-    /// Records the count of a server.
+    /// Records a count that a server has reported.
     pub(super) fn record(&mut self, count: u32, now: Duration, window: Duration) {
         let last = std::mem::replace(&mut self.last, now);
         if now - last > window / 2 {
@@ -64,7 +66,7 @@ impl LiveProcesses {
         self.most[0] = self.most[0].max(count);
     }
 
-    /// The number, or 0 before the first count.
+    /// The number of live processes, or 0 before the first count.
     pub(super) fn count(&self) -> u32 {
         self.most[0].max(self.most[1])
     }
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_an_outage_does_not_count_for_the_number_of_processes() {
+    fn an_outage_ages_no_count() {
         let (mut live, window) = (LiveProcesses::default(), seconds(10));
         for (second, count) in [(0, 5), (1_000, 1), (1_005, 1), (1_010, 1)] {
             live.record(count, seconds(second), window);
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_knows_of_no_other_takes_the_least() {
+    fn before_the_first_count_a_process_takes_one_unit() {
         assert_eq!(Share.share(20, 0), 1);
     }
 

@@ -6,7 +6,7 @@ use std::{
     mem,
 };
 
-/// The queue in which a lease waits to be sent. Refreshes and polls wait at the thread's connection only.
+/// The queue in which a lease waits for its next call. Refreshes and polls wait at the thread's connection only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendQueue {
     /// In the order of the ends of the leases.
@@ -16,8 +16,8 @@ pub(super) enum SendQueue {
     Claims,
 }
 
-/// An entry may be out of date: its lease may have been sent, may wait elsewhere, or may be over. So the reader of an entry
-/// checks that the lease still waits in that queue.
+/// The queues of one connection. An entry may be out of date: its lease may have been sent, may wait elsewhere, or may
+/// be over. So the reader of an entry checks that the lease still waits in that queue.
 #[derive(Debug, Default)]
 pub(super) struct SendQueues {
     refreshes: BTreeSet<(Time, LeaseRef)>,
@@ -82,9 +82,9 @@ impl SendQueues {
         self.claims.extend(claims);
     }
 
-    /// Takes the claims if many have gathered since the last cleanup. The caller drops those that are over, and returns the others
-    /// to [`end_cleanup`](Self::end_cleanup). So a connection that sends nothing for long has at most 128 entries, or twice those that
-    /// the last cleanup has left.
+    /// Takes the claims if many have gathered since the last cleanup. The caller drops those that are over, and passes
+    /// the others to [`end_cleanup`](Self::end_cleanup). So a connection that sends nothing for long has at most 128
+    /// entries, or twice the number that the last cleanup has left.
     pub(super) fn begin_cleanup(&mut self) -> Option<VecDeque<LeaseRef>> {
         let most = FEW.max(2 * self.left_by_cleanup);
         (self.claims.len() > most).then(|| self.take_claims())

@@ -18,8 +18,8 @@ impl Core {
         self.slots.target_of(&debt.route)
     }
 
-    /// Adds a debt for units of a lease, and schedules its release. The caller has counted its levels in `keys`. `call` is
-    /// the acquire or refresh of the lease in flight: its answer concerns the units that it has named.
+    /// Adds a debt for units of a lease, and schedules its release. The caller has already counted the debt as a user
+    /// of its keys. `call` is the lease's acquire or refresh in flight: its answer concerns the units of the debt too.
     pub(super) fn owe(
         &mut self,
         permit: Option<PermitId>,
@@ -56,8 +56,7 @@ impl Core {
             lease.remote.note_refused(flight.sent);
         }
         for id in self.debts_in(flight.id, at) {
-            let debt = self.debts.get(id);
-            let Some(debt) = debt else {
+            let Some(debt) = self.debts.get(id) else {
                 continue;
             };
             self.keys.note_answer(&debt.levels, acquired, self.now);
@@ -69,8 +68,8 @@ impl Core {
         }
     }
 
-    /// Notes that the acquires of a command, if any, have not run and never will. If none of a debt's acquires may have run, the
-    /// debt is paid.
+    /// Notes that the acquires of a command, if any, have not run and never will. If none of a debt's acquires may have
+    /// run, the debt is paid.
     pub(super) fn note_not_run(&mut self, flight: &Flight, items: &Items) {
         let Items::Acquire(_, all) = items else {
             return;
@@ -87,8 +86,8 @@ impl Core {
         }
     }
 
-    /// A lease that waits for the answer to this call. An earlier answer of the call may have ended its permit, and then it becomes
-    /// a debt when this step is over.
+    /// A lease that waits for the answer to this call. Also finds a lease whose permit an earlier answer of the call
+    /// has ended: it becomes a debt at the end of this step.
     fn lease_in_flight(&mut self, at: LeaseRef, call: CallId) -> Option<&mut Lease> {
         let lease = self.permits.get_mut(at.0)?.leases.get_mut(at.1)?;
         (lease.call() == Some(call)).then_some(lease)
@@ -97,16 +96,17 @@ impl Core {
     /// The debts for units of a lease that a call has named.
     pub(super) fn debts_in(&self, call: CallId, at: LeaseRef) -> Vec<DebtId> {
         let all = self.owed_in.get(&call).into_iter().flatten();
-        let own = all.filter(|(lease, _)| *lease == at);
-        own.map(|(_, debt)| *debt).collect()
+        let of_lease = all.filter(|(lease, _)| *lease == at);
+        of_lease.map(|(_, debt)| *debt).collect()
     }
 
-    /// Handles the answer to a release (rule 3). If an answer was requested, `each` reports for each semaphore of each debt
-    /// whether the units were found.
+    /// Handles the answer to a release (rule 3). `all` has each debt, once for each of its semaphores, and true if this
+    /// release settles it. If an answer was requested, `each` has a bool for each of these: true if the units were
+    /// found.
     ///
-    /// Before the end of a lease, only another release can have removed units that this one did not find. If an
-    /// unanswered release has run, the units count as found. If the answer to another release is still on its way, that
-    /// answer decides. A release that was sent while an acquire could run is sent again after the acquire.
+    /// Before the end of a lease, only another release can have removed units that this one did not find. So if an
+    /// unanswered release may have run, the units count as found. If the answer to another release is still on its way,
+    /// that answer decides. A release that does not settle the debt is sent again once no acquire can run.
     pub(super) fn handle_released(&mut self, all: &[(DebtId, bool)], each: Option<&[bool]>) {
         let found = each.into_iter().flatten();
         let missed = all.iter().zip(found).filter(|(_, was_held)| !**was_held);
@@ -116,11 +116,11 @@ impl Core {
         let mut each_once = all.to_vec();
         each_once.sort_unstable();
         each_once.dedup();
-        for (id, is_settled) in each_once {
+        for (id, settles) in each_once {
             if let Some(debt) = self.debts.get_mut(id).filter(|_| each.is_some()) {
-                debt.note_answer(now, !missed.contains(&id), is_settled);
+                debt.note_answer(now, !missed.contains(&id), settles);
             }
-            if is_settled && each.is_none() {
+            if settles && each.is_none() {
                 self.pay(id);
             } else {
                 self.finish_release(id, now);
@@ -165,7 +165,7 @@ impl Core {
         }
     }
 
-    /// Queues a second release while the first has no answer.
+    /// Schedules a second release now, although the first has no answer.
     pub(super) fn release_beside(&mut self, id: DebtId) {
         let now = self.now;
         if let Some(debt) = self.debts.get_mut(id) {
@@ -174,7 +174,8 @@ impl Core {
         }
     }
 
-    /// Makes the next release due now if it only waits for a retry after a failure, because this process may be about to end.
+    /// Makes the next release due now if it only waits for a retry after a failure, because this process may be about
+    /// to end.
     pub(super) fn release_soon(&mut self, id: DebtId) {
         let now = self.now;
         if self
@@ -206,8 +207,8 @@ impl Core {
     }
 
     /// True if a release should be sent at once instead of with the next call, for one of three reasons. Other claims
-    /// may be refused until it arrives and no busy runtime will include it soon (rule 19), a caller waits for the release of a
-    /// permit whose last answer came over the thread, or the process may be about to end.
+    /// may be refused until it arrives and no busy runtime will include it soon (rule 19), a caller waits for the
+    /// release of a permit whose last answer came over the thread, or the process may be about to end.
     fn is_urgent(&self, debt: &Debt) -> bool {
         let permit = debt.permit.map(|id| &self.permits[id]);
         let is_awaited_by_thread = permit.is_some_and(PermitState::is_awaited_by_thread);
@@ -224,7 +225,7 @@ impl Core {
         }
     }
 
-    /// Handles the due timers of a debt. Its end comes before its release.
+    /// Handles the due timers of a debt. If its units have expired on the server, it needs no release.
     pub(super) fn handle_debt_timer(&mut self, id: DebtId) {
         self.clear_timer(id);
         if self.debts[id].is_forgotten(self.now) {

@@ -24,7 +24,8 @@ pub(super) struct Remote {
     pub(super) acquires: Acquires,
     /// The number of acquires that may have run. 0 once a refusal proves that the server has nothing of the lease.
     runs: usize,
-    /// By how much calls without an answer may prolong the lease. The answer to a later refresh does not reset it.
+    /// The time by which calls without an answer may prolong the lease. The answer to a later refresh does not reset
+    /// it.
     unanswered: Duration,
     /// How long the last acquire or refresh lasts on the server.
     length: Duration,
@@ -33,7 +34,8 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// True if the server may have the lease now or later, unless time has ended it.
+    /// True if the server may have the lease now or later. The lease may have expired there, which this does not
+    /// consider.
     pub(super) fn may_exist(&self) -> bool {
         self.runs > 0
     }
@@ -66,14 +68,15 @@ impl Remote {
         self.may_exist_until = self.may_exist_until.max(flight.deadline + length);
     }
 
-    /// Notes that a refresh is sent. A refresh that arrives late still finds the lease, as long as the earlier calls made
-    /// it last.
+    /// Notes that a refresh is sent. It may arrive late and still prolong the lease, which earlier calls have made last
+    /// until then.
     pub(super) fn note_refresh(&mut self, flight: &Flight, length: Duration) {
         self.length = length;
         self.may_exist_until = self.may_exist_until.max(flight.deadline) + length;
     }
 
-    /// Notes an answered refresh. Each call without an answer may still run while the lease lasts, and prolong it once.
+    /// Notes an answered refresh. Each call without an answer may still run while the lease lasts, and then prolong it
+    /// once.
     pub(super) fn note_refreshed(&mut self, now: Time) {
         self.may_exist_until = now + self.length + self.unanswered;
     }

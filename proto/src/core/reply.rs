@@ -26,8 +26,8 @@ enum Execution {
 impl Core {
     /// True if enough replicas have the writes of a call, or if none are required (rule 15).
     pub(super) fn is_confirmed(&self, flight: &Flight, answers: &[Answer]) -> bool {
-        let mut both = flight.items.iter().zip(answers);
-        both.all(|(items, answer)| match (items, answer) {
+        let mut answered = flight.items.iter().zip(answers);
+        answered.all(|(items, answer)| match (items, answer) {
             (Items::Confirm, Answer::Replicas(have)) => *have >= self.settings.replicas,
             (Items::Confirm, _) => false,
             _ => true,
@@ -36,11 +36,11 @@ impl Core {
 
     pub(super) fn handle_answers(&mut self, flight: &Flight, answers: Vec<Answer>) {
         flight.progress.note_over();
-        let is_unwell = |answer| matches!(answer, &Answer::Failed(CommandFault::Unavailable));
+        let is_unavailable = |answer| matches!(answer, &Answer::Failed(CommandFault::Unavailable));
         let works = !answers
             .iter()
             .any(|answer| matches!(answer, Answer::Failed(_)));
-        if answers.iter().any(is_unwell) {
+        if answers.iter().any(is_unavailable) {
             self.note_failure(flight.server, flight.sent, flight.runtime == THREAD);
         } else {
             self.note_answer(flight.server, flight.sent, works);
@@ -65,8 +65,8 @@ impl Core {
                 for (at, acquired) in all.iter().zip(each) {
                     self.move_to_runtime(flight.runtime, at.0);
                     self.handle_acquired_debts(flight, *at, &acquired);
-                    if let Some(own) = self.completed(*at, flight.id) {
-                        self.handle_acquired(flight.sent, *at, acquired, own.was_notified);
+                    if let Some(ended) = self.complete_lease_call(*at, flight.id) {
+                        self.handle_acquired(flight.sent, *at, acquired, ended.was_notified);
                     }
                 }
             }
@@ -152,7 +152,7 @@ impl Core {
         }
     }
 
-    /// Schedules the named leases and debts again.
+    /// Schedules the leases, debts or key of a command again.
     fn retry(&mut self, flight: &Flight, items: &Items, then: Time, execution: Execution) {
         match execution {
             Execution::NotRun => self.note_not_run(flight, items),
@@ -161,7 +161,7 @@ impl Core {
         match items {
             Items::Acquire(_, all) | Items::Refresh(_, all) => {
                 for at in all {
-                    if self.completed(*at, flight.id).is_some() {
+                    if self.complete_lease_call(*at, flight.id).is_some() {
                         if execution == Execution::Unanswered {
                             self.permits[*at].remote.note_unanswered();
                         }
@@ -186,7 +186,7 @@ impl Core {
         }
     }
 
-    /// A server has not taken an announcement, or has not reported a value that the announcement reads.
+    /// Handles a command of an announcement that a server has not run.
     fn handle_presence_fault(&mut self, server: usize, key: Option<StoreKey>, fault: CommandFault) {
         let is_moving = !matches!(fault, CommandFault::Mistake | CommandFault::Unavailable);
         if key == Some(StoreKey::Limits) && is_moving {
@@ -196,12 +196,12 @@ impl Core {
         }
         let health = &self.servers[server].health;
         let pause = match fault {
-            // The next announcement is also a probe.
+            // The next announcement is also a probe, which only waits for the pause below.
             _ if health.is_failing() => Duration::ZERO,
-            // The other server is asked at once.
+            // The key is with another server, to which an announcement is due already.
             CommandFault::Moved(_) | CommandFault::Ask(_) => self.settings.announcement(),
             CommandFault::Mistake => self.settings.heartbeat(),
-            // The move may never end, and claims go on without the limits.
+            // The move may never end, and claims do not wait for the limits.
             _ if is_moving && self.limits.version().is_some() => self.settings.heartbeat(),
             _ => Duration::ZERO,
         };
@@ -209,8 +209,8 @@ impl Core {
         self.schedule_announcement(server, self.now + pause);
     }
 
-    /// Schedules an announcement to a server at this time, or now if a key has moved there since the last one. An earlier one
-    /// stays.
+    /// Schedules an announcement to a server at this time, or now if a key has moved there since the last one. If it is
+    /// scheduled earlier already, that stays.
     fn schedule_announcement(&mut self, server: usize, then: Time) {
         let server = &mut self.servers[server];
         let then = if mem::take(&mut server.must_announce_again) {
@@ -221,8 +221,8 @@ impl Core {
         server.presence_at = Some(server.presence_at.map_or(then, |at| at.min(then)));
     }
 
-    /// Sends each lease or debt of a failed command again in a separate command (rule 16). Returns false if the command names
-    /// only one.
+    /// Schedules each lease or debt of a failed command again, for a separate command (rule 16). Returns false if the
+    /// command names only one.
     fn take_apart(&mut self, flight: &Flight, items: &Items) -> bool {
         let leases: BTreeSet<LeaseRef> = items.leases().iter().copied().collect();
         let debts: BTreeSet<DebtId> = items.debts();
@@ -230,7 +230,7 @@ impl Core {
             return false;
         }
         self.retry(flight, items, self.now, Execution::Failed);
-        // After `retry`, which only queues. A lease keeps the flag until it is held again, a debt for good.
+        // `retry` has only queued them. A lease keeps the flag until it is held again, a debt for good.
         for at in leases {
             if let Some(lease) = self.lease(at) {
                 lease.route.is_alone = true;
@@ -253,7 +253,7 @@ impl Core {
             self.note_failure(flight.server, flight.sent, flight.runtime == THREAD);
         }
         let then = match failure {
-            // A broken connection accepts commands until its end is noticed.
+            // A pause, because a broken connection accepts commands until its end is noticed.
             CallFailure::NotConnected | CallFailure::Broken => self.now + PAUSE,
             _ => self.now,
         };
@@ -275,8 +275,9 @@ impl Core {
         self.move_claims_to_thread(flight.runtime, flight.server);
     }
 
-    /// Notes that a call of a lease is over. `None` if the lease no longer waits for it: it is gone or has a new id.
-    fn completed(&mut self, at: LeaseRef, call: CallId) -> Option<InFlight> {
+    /// Notes that a call of a lease is over. `None` if the lease no longer waits for the call: it is gone or has a new
+    /// id.
+    fn complete_lease_call(&mut self, at: LeaseRef, call: CallId) -> Option<InFlight> {
         self.lease(at)?.complete(call)
     }
 
@@ -350,16 +351,17 @@ impl Core {
         Time::from_micros((next - next % tick) as u64)
     }
 
-    /// The end of a lease that was acquired or refreshed at `sent`, and the time of its next refresh.
+    /// The end of a lease that a call from `sent` has acquired or refreshed, and the time of its next refresh.
     pub(super) fn end_and_next_refresh(&self, at: LeaseRef, sent: Time) -> (Time, Time) {
         let length = self.permits[at].remote.length();
         let end = self.settings.lease_end(sent, length);
-        // This call was sent before the server lost leases, so the lease may be among them.
+        // The server may have lost the lease after this call.
         let is_old = sent < self.servers[self.target_of(at)].lost_before;
         let next = (!is_old).then(|| self.refresh_at(sent, length));
         (end, next.unwrap_or(self.now))
     }
 
+    /// Reports until when the holder may rely on a permit or on the root of a growth, if it may.
     pub(super) fn report_expiry(&mut self, id: PermitId) {
         let root = self.permits[id].root();
         let end = self.whole_until(root);
@@ -425,7 +427,7 @@ impl Core {
 
     fn handle_queued(&mut self, sent: Time, at: LeaseRef, mut queued: Queued, was_notified: bool) {
         let heartbeat = self.settings.heartbeat();
-        // The server counts full milliseconds.
+        // One more, because the server counts full milliseconds.
         let recheck = queued.recheck.map(|after| after + Duration::from_millis(1));
         let poll_in = recheck.map_or(heartbeat, |after| after.min(heartbeat));
         let permit = &mut self.permits[at.0];
@@ -436,16 +438,16 @@ impl Core {
         let (before, pause_left) = (lease.queued_at(), queued.pause);
         match lease.on(LeaseEvent::Queued(queued, sent)) {
             Outcome::Waits => self.give_wider_back(at),
-            // The answer to a poll from before a grant or a loss.
+            // A message or a loss came before this answer.
             Outcome::CallsAgain => return self.schedule_call(at, self.now),
             _ => return,
         }
-        // The wait ends before the pause does. Counted from `sent`, so that a slow answer refuses no claim.
+        // The wait ends before the pause does. The pause counts from `sent`, so that a slow answer refuses no claim.
         if let Some(left) = pause_left.filter(|left| over < sent + *left) {
             let limit = self.permits[at.0].levels[level].units.id.limit;
             return self.refuse(at.0, Refusal::Paused(level, limit, left));
         }
-        // It ends before time can return the units of a budget.
+        // The wait ends before a budget can have enough units.
         if let Some(earliest) = queued.earliest.filter(|left| over < sent + *left) {
             let limit = self.permits[at.0].levels[level].units.id.limit;
             return self.refuse(at.0, Refusal::Full(level, limit, limit, Some(earliest)));
@@ -461,15 +463,15 @@ impl Core {
     }
 
     fn handle_refusal(&mut self, sent: Time, at: LeaseRef, why: Refusal) {
-        // While the server is not well, no process takes more than its share. A lease that went on without the server tries
-        // soon, to get its place before the shares end and others may take it.
+        // While the server is not well, no process takes more than its share. So a lease that went on without the
+        // server is tried again soon: once the shares end, other processes may take its place.
         let retry_in = if self.is_well(at) {
             self.settings.absence()
         } else {
             self.settings.short_tick()
         };
         let lease = &mut self.permits[at];
-        // If it is held, a message has granted it since.
+        // If it is held, a message has granted it since the call was sent.
         if !lease.is_held() {
             lease.remote.note_refused(sent);
         }
@@ -481,7 +483,7 @@ impl Core {
 
     // Messages.
 
-    /// A waiter of this process was granted with this token, or should poll (rule 8).
+    /// Handles a message that a waiter was granted with this token, or that it should poll (rule 8).
     pub(super) fn handle_notification(
         &mut self,
         id: PermitId,
@@ -493,7 +495,7 @@ impl Core {
         let Some(number) = permit.current_lease().filter(|_| permit.is_claim()) else {
             return;
         };
-        // With several levels the message does not identify the level. With replicas one may lack the grant.
+        // With several levels the message does not name the level. With replicas, one of them may lack the grant.
         let is_one = permit.levels.len() == 1 && permit.levels[0].units.id.name == name;
         let is_sure = is_one && self.settings.replicas == 0;
         let is_wait_over = permit.waits_until(permit.waits_at(number)) <= self.now;
@@ -505,7 +507,8 @@ impl Core {
             return;
         };
         let end = self.settings.lease_end(*polled, self.settings.alive());
-        // An acquire in flight that does not wait may have been refused because of a pause, and then the units are free.
+        // The acquire in flight does not wait any more. It may be refused because of a pause, and then the units are
+        // free.
         let may_be_refused = is_wait_over && lease.call().is_some();
         let is_grant = is_sure && token > queued.last_token && end > self.now && !may_be_refused;
         self.move_to_runtime(THREAD, id);
@@ -525,12 +528,12 @@ impl Core {
         let lost = all.iter().zip(each).filter(|(_, is_held)| !**is_held);
         let lost: BTreeSet<LeaseRef> = lost.map(|(at, _)| *at).collect();
         for at in all.iter().copied().collect::<BTreeSet<_>>() {
-            let Some(own) = self.completed(at, flight.id) else {
+            let Some(ended) = self.complete_lease_call(at, flight.id) else {
                 continue;
             };
             if !lost.contains(&at) {
                 self.handle_found(at, flight.sent);
-            } else if own.has_shrunk {
+            } else if ended.has_shrunk {
                 self.schedule_call(at, self.now);
             } else {
                 self.apply(at, LeaseEvent::NotFound(self.on_loss(at)), self.now);
@@ -541,7 +544,7 @@ impl Core {
         }
     }
 
-    /// A refresh has found a lease.
+    /// Handles a lease that a refresh has found.
     fn handle_found(&mut self, at: LeaseRef, sent: Time) {
         let (end, next) = self.end_and_next_refresh(at, sent);
         let lease = &mut self.permits[at];
@@ -555,8 +558,8 @@ impl Core {
         }
     }
 
-    /// A server may have lost leases or messages by the time of a call from `sent`. So the next sweep makes a call due for each lease
-    /// that was not found since.
+    /// Notes that a server may have lost leases or messages before `sent`. So the next sweep makes a call due for each
+    /// lease that was not found since.
     pub(super) fn refresh_all_since(&mut self, sent: Time, server: usize) {
         let lost_before = &mut self.servers[server].lost_before;
         // `<=`, because a second loss in the same instant needs another sweep.
@@ -566,13 +569,13 @@ impl Core {
         }
     }
 
-    /// Makes the next call due for each lease that its server may have lost since it was last found, and for each missing lease
-    /// whose server is not in an outage.
+    /// Makes the next call due for each lease that its server may have lost since it was last found, and for each
+    /// missing lease whose server is not in an outage.
     pub(super) fn refresh_soon(&mut self, id: PermitId) {
         for at in self.lease_refs(id) {
             let (server, lease) = (self.target_of(at), &self.permits[at]);
             let lost_before = self.servers[server].lost_before;
-            // A lease that ends before this was refreshed before the loss.
+            // A lease that ends before this was last refreshed before the loss.
             let found_until = self.settings.lease_end(lost_before, self.settings.lease);
             let is_due = match &lease.state {
                 LeaseState::Held(end) => *end < found_until,

@@ -16,7 +16,8 @@ pub enum Change {
     Connected(RuntimeId, usize),
     /// A new connection has replaced a mute one. Calls that were sent over the old one may still run.
     Replaced(RuntimeId, usize),
-    /// A connection has ended, or an attempt to make one has failed. Calls in flight fail one by one.
+    /// A connection has ended, or an attempt to make one has failed. The driver reports the failure of each call in
+    /// flight separately.
     Gone(RuntimeId, usize),
     /// These slots are on that server.
     Slots(SlotRanges),
@@ -32,8 +33,8 @@ pub enum Change {
 /// milliseconds, so without such a call 1.2 to 2.4 ms pass.
 const RELEASE_DELAY: Duration = Duration::from_micros(250);
 
-/// A lower sample moves the estimate of the clock by the difference divided by this, so that the estimate follows drift, and
-/// slow answers hardly change it.
+/// A sample below the estimate of the clock lowers it by the difference divided by this. So the estimate follows drift,
+/// and slow answers hardly change it.
 const DRIFT_DIVISOR: i64 = 256;
 
 #[derive(Debug, Default)]
@@ -43,14 +44,15 @@ pub(super) struct Server {
     offset: Option<i64>,
     /// The time at which messages were last lost, or the last call was sent that did not find a lease.
     pub(super) lost_before: Time,
-    /// The time of this process's next announcement. `None` before the thread's first connection, and while an announcement
-    /// waits or is in flight.
+    /// The time of this process's next announcement. `None` before the thread's first connection, and while an
+    /// announcement waits or is in flight.
     pub(super) presence_at: Option<Time>,
     /// True if another announcement is due after the answer to the one in flight, because a key has moved here since.
     pub(super) must_announce_again: bool,
     /// True if the announcement waits to be sent.
     pub(super) announces: bool,
-    /// True from a refused connection until a call whose commands all ran, or an attempt to connect that failed for another reason.
+    /// True from a refused connection until a call whose commands all ran, or an attempt to connect that failed for
+    /// another reason.
     pub(super) is_denied: bool,
     /// The debts whose releases wait to be sent.
     pub(super) releases: VecDeque<DebtId>,
@@ -66,11 +68,12 @@ impl Server {
         !self.is_denied && self.health.is_well(now, settings)
     }
 
-    // Its clock. Each answer contains the server's time, which the script read before the answer arrived. So the server's clock
-    // now shows at least that time plus the time since.
+    // Its clock. Each answer contains the server's time, which the script read before the answer arrived. So the
+    // server's clock now shows at least that time plus the time since.
 
-    /// Takes the server's time in ms from the answer to a call. The call was sent at `sent`, and the answer arrives now. An
-    /// estimate that would be too high even if the server had answered at once is from before the clock was set back.
+    /// Takes the server's time in ms from the answer to a call, which was sent at `sent` and is answered now. If the
+    /// estimate is too high even for a server that read its clock at `sent`, the clock was set back. Then the sample
+    /// replaces it.
     pub(super) fn observe(&mut self, server_ms: u64, (sent, now): (Time, Time)) {
         let time = server_ms as i64 * 1_000;
         let (sample, highest) = (time - micros(now), time + 1_000 - micros(sent));
@@ -89,15 +92,15 @@ impl Server {
         (self.offset.unwrap_or_default() + micros(then)).max(0) as u64 / 1_000
     }
 
-    /// The last whole millisecond that its clock has left behind at `then`, at the latest. The clock that a script reads has
-    /// whole milliseconds too, so a command that runs until this one never runs after `then`.
+    /// The last whole millisecond that is over by its clock at `then`, whatever the delay of the answers. Scripts count
+    /// whole milliseconds too, so a command whose deadline is this one never runs after `then`.
     pub(super) fn last_ms_before(&self, then: Time) -> u64 {
         self.clock_at(then).saturating_sub(1)
     }
 
     // Waiting work.
 
-    /// Adds a release, which waits a moment for a call that can include it.
+    /// Adds a release. Unless it is urgent, it waits a moment for a call that can include it.
     pub(super) fn release(&mut self, now: Time, debt: DebtId, is_urgent: bool) {
         self.releases.push_back(debt);
         let by = if is_urgent { now } else { now + RELEASE_DELAY };
@@ -117,8 +120,8 @@ impl Server {
         release.into_iter().chain(self.presence_at).min()
     }
 
-    /// Handles the times that have passed.
-    pub(super) fn pass(&mut self, now: Time) {
+    /// Handles the timers that are due.
+    pub(super) fn handle_timers(&mut self, now: Time) {
         if self.release_at.is_some_and(|at| at <= now) {
             self.releases_now = true;
         }
@@ -128,8 +131,9 @@ impl Server {
     }
 }
 
-/// The highest time that any server has shown to any process, minus our clock at that time, in microseconds. So tokens grow
-/// although a clock is set back, or a semaphore moves to a server whose clock is behind.
+/// The highest time that any server has shown to any process, minus our clock at that time, in microseconds. First
+/// tokens are at least as high, so tokens grow even if a clock is set back, or a semaphore moves to a server whose
+/// clock is behind.
 #[derive(Debug, Default)]
 pub(super) struct Highest(i64);
 

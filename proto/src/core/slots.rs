@@ -17,7 +17,7 @@ pub(super) struct Slots {
     /// The servers that have slots.
     used: BTreeSet<usize>,
     /// The servers to which slots have begun to move since a slot last changed its server.
-    asked: BTreeSet<usize>,
+    targets: BTreeSet<usize>,
     /// The slots that have moved according to a recent report, and the time of each report.
     moved: BTreeMap<u16, Time>,
     /// The slots that no server serves according to a recent report, and the time until which each report counts.
@@ -35,8 +35,9 @@ impl Slots {
         route.redirect.unwrap_or(self.owner_of(route.slot))
     }
 
+    /// True if a server has slots, or slots are moving to it. Without a map of slots, the first server has all.
     pub(super) fn is_used(&self, server: usize) -> bool {
-        let is_used = self.used.contains(&server) || self.asked.contains(&server);
+        let is_used = self.used.contains(&server) || self.targets.contains(&server);
         is_used || self.used.is_empty() && server == 0
     }
 
@@ -45,17 +46,17 @@ impl Slots {
         if self.servers.len() < slots.end {
             self.servers.resize(slots.end, 0);
         }
-        let mut before = BTreeSet::new();
-        for own in &mut self.servers[slots] {
-            if *own != server {
-                before.insert(mem::replace(own, server));
+        let mut losers = BTreeSet::new();
+        for owner in &mut self.servers[slots] {
+            if *owner != server {
+                losers.insert(mem::replace(owner, server));
             }
         }
-        if !before.is_empty() {
+        if !losers.is_empty() {
             self.used = self.servers.iter().copied().collect();
-            self.asked.clear();
+            self.targets.clear();
         }
-        before
+        losers
     }
 
     /// Notes a report that no server serves a slot. The report counts until the given time.
@@ -71,12 +72,12 @@ impl Slots {
 
     /// Notes that a slot is moving to a server.
     pub(super) fn note_redirect(&mut self, server: usize) {
-        self.asked.insert(server);
+        self.targets.insert(server);
     }
 
-    /// Notes a report that a slot has moved. Returns when to send the reported command to the slot's new server: with a pause
-    /// if the slot was reported as moved shortly before, because two servers may send it to each other. Two commands of one
-    /// call are two reports.
+    /// Notes a report that a slot has moved. Returns when to send the refused command to the slot's new server: now, or
+    /// after a pause if the slot was reported as moved shortly before, because two servers may refer to each other. Two
+    /// refused commands of one call are two reports.
     pub(super) fn note_moved(&mut self, now: Time, slot: u16) -> Time {
         self.moved.retain(|_, moved| now < *moved + PAUSE);
         match self.moved.insert(slot, now) {
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(
             slots.note_moved(NOW + PAUSE, 1),
             NOW + PAUSE,
-            "that is long ago"
+            "the last report is long ago"
         );
     }
 }

@@ -1,15 +1,15 @@
-//! Maps by the names of semaphores, with entries that mean nothing after a time.
+//! Maps by the names of semaphores, whose entries become useless after a time.
 
 use std::{collections::HashMap, sync::Arc};
 
-/// Such entries are removed only once the map has this many entries.
+/// Useless entries are removed only once the map has this many entries.
 pub(super) const FEW: usize = 64;
 
-/// A map that removes such entries rarely, because each removal visits all entries.
+/// A map that rarely removes its useless entries, because each removal visits all entries.
 #[derive(Debug, Default)]
 pub(super) struct SweptMap<V> {
     all: HashMap<Arc<str>, V>,
-    /// The number of entries that triggers the next removal.
+    /// The number of entries at which the next removal is due.
     sweep_at: usize,
 }
 
@@ -18,7 +18,7 @@ impl<V: Default> SweptMap<V> {
         self.all.get(name)
     }
 
-    /// The entry of a name, which is added if it is new. Sometimes removes the entries that `is_kept` does not select.
+    /// The entry of a name, which is added if it is new. Sometimes removes all entries that `is_kept` does not select.
     pub(super) fn entry(&mut self, name: Arc<str>, is_kept: impl Fn(&V) -> bool) -> &mut V {
         if self.all.len() >= self.sweep_at {
             self.all.retain(|_, value| is_kept(value));

@@ -1,4 +1,4 @@
-//! Orders of events that were once wrong. The simulation makes them too rarely.
+//! Orders of events that the core once handled wrongly, and that the simulation makes too rarely.
 
 use super::*;
 use crate::verbs::{Acquired, Command, CommandFault, OperatorLimits, Queued, Standing, Wanted};
@@ -90,7 +90,8 @@ fn queued(pause: Option<Duration>) -> Acquired {
     })
 }
 
-/// Sends what a core has to send at a time, and answers it, until it sends nothing more. No answer: the call has none.
+/// Sends and answers calls at one time, until the core has none left. A call gets no answer if `answer` returns `None`
+/// for one of its commands.
 fn run(core: &mut Core, now: Time, mut answer: impl FnMut(&Call, &Command) -> Option<Answer>) {
     core.handle_timeout(now);
     while let Some(call) = [THREAD, RUNTIME]
@@ -107,7 +108,8 @@ fn reply(
     call: &Call,
     mut answer: impl FnMut(&Call, &Command) -> Option<Answer>,
 ) {
-    let answers: Vec<_> = call.commands.iter().map(|own| answer(call, own)).collect();
+    let commands = call.commands.iter();
+    let answers: Vec<_> = commands.map(|command| answer(call, command)).collect();
     if let Some(answers) = answers.into_iter().collect() {
         core.handle_reply(now, call.id, Ok(answers));
     }
@@ -132,8 +134,8 @@ fn events(core: &mut Core) -> Vec<Event> {
         .collect()
 }
 
-/// Rule 21. The narrower key is paused while the claim waits for the wider one, whose limit then changes. So the next try
-/// for the wider one has another id.
+/// Rule 21. The narrower key is paused while the claim waits for the wider one, whose limit then changes. So the next
+/// try for the wider one has another id.
 #[test]
 fn a_claim_acquires_its_narrower_lease_again_although_the_wider_one_has_a_new_limit() {
     let mut core = connected(2);
@@ -176,8 +178,8 @@ fn a_claim_acquires_its_narrower_lease_again_although_the_wider_one_has_a_new_li
     assert!(!events(&mut core).iter().any(is_grant));
 }
 
-/// Rule 21. While the claim acquires its narrower leases again, one of them is lost that has several units, and so gets a
-/// new id. The claim has passed the narrowest lease already, whose key may be paused before the lost one is back.
+/// Rule 21. While the claim acquires its narrower leases again, a lease of several units is lost, and so gets a new id.
+/// The claim has acquired the narrowest lease again already, but its key may be paused before the lost lease is back.
 #[test]
 fn a_claim_acquires_its_narrowest_lease_again_after_the_loss_of_a_heavy_one() {
     let mut core = connected(4);
@@ -238,8 +240,7 @@ fn a_claim_acquires_its_narrowest_lease_again_after_the_loss_of_a_heavy_one() {
 #[test]
 fn a_claim_follows_a_release_that_did_not_run() {
     for not_run in [Answer::NotRun, Answer::Failed(CommandFault::Again)] {
-        let mut core = connected(1);
-        run(&mut core, NOW, |_, own| works(NOW, own));
+        let mut core = ready();
         let (first, call) = core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
         call.expect("nothing is in flight").progress.note_written();
         core.release(NOW, first, false);
@@ -269,7 +270,8 @@ fn a_claim_follows_a_release_that_did_not_run() {
     }
 }
 
-/// Rule 3. The first acquire of the widest lease lasts for a lease and has no answer, later calls are shorter.
+/// Rule 3. The first acquire of the widest lease is for a whole lease and has no answer. Later calls are for a shorter
+/// time.
 #[test]
 fn a_debt_is_remembered_as_long_as_a_call_without_an_answer_may_last() {
     let mut core = connected(2);
@@ -316,8 +318,7 @@ fn a_debt_is_remembered_as_long_as_a_call_without_an_answer_may_last() {
 /// Two growths of a permit are in one call, and the answer to the first reports a revocation.
 #[test]
 fn an_answer_that_ends_a_permit_leaves_nothing_of_its_call() {
-    let mut core = connected(1);
-    run(&mut core, NOW, |_, own| works(NOW, own));
+    let mut core = ready();
     let (root, call) = core.acquire(
         NOW,
         RUNTIME,
@@ -326,7 +327,7 @@ fn an_answer_that_ends_a_permit_leaves_nothing_of_its_call() {
     let both = Acquired::Granted(vec![(1, 1), (1, 1)]);
     let call = call.expect("nothing is in flight");
     core.handle_reply(NOW, call.id, Ok(vec![Answer::Acquired(1, vec![both])]));
-    // The growths wait for these calls, and then leave together.
+    // The growths wait while these calls are in flight, and then leave together.
     let busy = ["c", "d"].map(|name| core.acquire(NOW, RUNTIME, &[waiting_level(name, 0)]).1);
     for number in 0..2 {
         core.grow(NOW, RUNTIME, (root, number), (1, 9), Merge::Smallest);
@@ -334,16 +335,16 @@ fn an_answer_that_ends_a_permit_leaves_nothing_of_its_call() {
     let growths = core.poll_call(NOW, RUNTIME).expect("both are sent");
     for call in busy {
         let call = call.expect("few are in flight");
-        reply(&mut core, NOW, &call, |_, own| works(NOW, own));
+        reply(&mut core, NOW, &call, |_, command| works(NOW, command));
     }
     let revoked = Answer::Acquired(1, vec![Acquired::Revoked; 2]);
     core.handle_reply(NOW, growths.id, Ok(vec![revoked]));
     assert!(core.owed_in.is_empty());
 }
 
-/// For example, its user may run no script.
+/// For example, the user of the store may run no script.
 #[test]
-fn claims_fail_at_a_server_that_does_not_report_its_time_and_leave_little() {
+fn claims_fail_at_a_server_that_does_not_report_its_time_and_do_not_pile_up() {
     let mut core = connected(1);
     for step in 0..2_000 {
         let now = NOW + ms(step * 10);
@@ -367,7 +368,7 @@ fn claims_fail_at_a_server_that_does_not_report_its_time_and_leave_little() {
 #[test]
 fn a_claim_that_is_given_up_was_not_held() {
     let mut core = connected(3);
-    run(&mut core, NOW, |_, own| works(NOW, own));
+    run(&mut core, NOW, |_, command| works(NOW, command));
     let levels = [
         waiting_level("a", 0),
         waiting_level("b", 1),
@@ -378,17 +379,16 @@ fn a_claim_that_is_given_up_was_not_held() {
         &mut core,
         NOW,
         &call.expect("nothing is in flight"),
-        |_, own| works(NOW, own),
+        |_, command| works(NOW, command),
     );
     let second = [RUNTIME, THREAD].into_iter();
     let mut second = second.filter_map(|runtime| core.poll_call(NOW, runtime));
     let second = second.next().expect("the next lease is acquired");
     core.release(NOW, id, true);
-    reply(&mut core, NOW, &second, |_, own| works(NOW, own));
+    reply(&mut core, NOW, &second, |_, command| works(NOW, command));
     for step in 0..100 {
-        run(&mut core, NOW + ms(step), |_, own| {
-            works(NOW + ms(step), own)
-        });
+        let now = NOW + ms(step);
+        run(&mut core, now, |_, command| works(now, command));
     }
     assert_eq!(events(&mut core).last(), Some(&Event::Released(false)));
 }
@@ -396,8 +396,7 @@ fn a_claim_that_is_given_up_was_not_held() {
 /// Rule 3. The first acquire of the claim has no answer and may still run.
 #[test]
 fn a_refused_claim_is_released_if_an_earlier_acquire_may_still_run() {
-    let mut core = connected(1);
-    run(&mut core, NOW, |_, own| works(NOW, own));
+    let mut core = ready();
     let (_, call) = core.acquire(NOW, RUNTIME, &[level("a", 0)]);
     let call = call.expect("nothing is in flight");
     core.handle_reply(NOW, call.id, Err(CallFailure::Broken));
@@ -428,18 +427,17 @@ fn a_refused_claim_is_released_if_an_earlier_acquire_may_still_run() {
     );
 }
 
-/// A core with a granted permit of these levels, all on one server.
+/// A core with one server and a granted permit of these levels.
 fn with_permit(levels: &[LevelClaim]) -> (Core, PermitId) {
-    let mut core = connected(1);
-    run(&mut core, NOW, |_, own| works(NOW, own));
+    let mut core = ready();
     let (id, call) = core.acquire(NOW, RUNTIME, levels);
     let call = call.expect("nothing is in flight");
-    reply(&mut core, NOW, &call, |_, own| works(NOW, own));
+    reply(&mut core, NOW, &call, |_, command| works(NOW, command));
     events(&mut core);
     (core, id)
 }
 
-/// Answers the first refresh: the server has none of the units. Returns the time.
+/// Answers the first refresh with the loss of all units. Returns its time.
 fn lose(core: &mut Core) -> Time {
     for step in 0..10_000 {
         let now = NOW + ms(step);
@@ -459,7 +457,7 @@ fn lose(core: &mut Core) -> Time {
     panic!("nothing is refreshed");
 }
 
-/// The units of the next acquire.
+/// The first level of the first claim of the next acquire.
 fn next_acquire(core: &mut Core, now: Time) -> Wanted {
     let call = core.poll_call(now, THREAD).expect("the lost lease is due");
     let claims = call.commands.into_iter().find_map(|command| match command {
@@ -519,7 +517,7 @@ fn a_permit_was_held_only_if_its_growth_was() {
         let growth = core.grow(NOW, RUNTIME, (root, 0), (1, 9), Merge::Smallest);
         let call = growth.and_then(|growth| growth.call);
         let call = call.expect("nothing is in flight");
-        reply(&mut core, NOW, &call, |_, own| works(NOW, own));
+        reply(&mut core, NOW, &call, |_, command| works(NOW, command));
         core.release(NOW, root, true);
         for step in 0..100 {
             let now = NOW + ms(step);
@@ -545,16 +543,16 @@ fn a_message_does_not_grant_what_replicas_may_lack() {
     for replicas in [0, 1] {
         let mut core = connected(1);
         core.settings.replicas = replicas;
-        let with_replicas = |own: &Command| match own {
+        let with_replicas = |command: &Command| match command {
             Command::Confirm { .. } => Some(Answer::Replicas(1)),
-            _ => works(NOW, own),
+            _ => works(NOW, command),
         };
-        run(&mut core, NOW, |_, own| with_replicas(own));
+        run(&mut core, NOW, |_, command| with_replicas(command));
         let (id, call) = core.acquire(NOW, RUNTIME, &[waiting_level("a", 0)]);
         let call = call.expect("nothing is in flight");
-        reply(&mut core, NOW, &call, |_, own| match own {
+        reply(&mut core, NOW, &call, |_, command| match command {
             Command::Acquire { .. } => Some(Answer::Acquired(1, vec![queued(None)])),
-            _ => with_replicas(own),
+            _ => with_replicas(command),
         });
         let message = Message::Granted(LeaseName::new(id.serial, 0), 9, 1);
         core.handle_message(NOW, message);
@@ -567,7 +565,7 @@ fn a_message_does_not_grant_what_replicas_may_lack() {
 #[test]
 fn a_claim_that_waits_for_a_lost_server_is_sent_to_the_one_that_its_slot_moves_to() {
     let mut core = connected(2);
-    run(&mut core, NOW, |_, own| works(NOW, own));
+    run(&mut core, NOW, |_, command| works(NOW, command));
     for runtime in [THREAD, RUNTIME] {
         core.handle_servers(NOW, Change::Gone(runtime, 0));
     }
@@ -597,8 +595,7 @@ fn a_claim_whose_acquires_did_not_run_leaves_nothing() {
     for (answer, is_answered_first) in
         answers.flat_map(|answer| [(answer.clone(), true), (answer, false)])
     {
-        let mut core = connected(1);
-        run(&mut core, NOW, |_, own| works(NOW, own));
+        let mut core = ready();
         let (id, call) = core.acquire(NOW, RUNTIME, &[level("a", 0)]);
         let call = call.expect("nothing is in flight");
         if !is_answered_first {
@@ -657,10 +654,9 @@ fn a_refusal_names_the_level_of_the_permit_and_its_limit() {
 
 #[test]
 fn a_claim_that_a_server_cannot_decide_is_refused_at_once_unless_it_waits() {
-    for (own, is_refused) in [(level("a", 0), true), (waiting_level("a", 0), false)] {
-        let mut core = connected(1);
-        run(&mut core, NOW, |_, command| works(NOW, command));
-        let (_, call) = core.acquire(NOW, RUNTIME, &[own]);
+    for (claimed, is_refused) in [(level("a", 0), true), (waiting_level("a", 0), false)] {
+        let mut core = ready();
+        let (_, call) = core.acquire(NOW, RUNTIME, &[claimed]);
         let failed = Answer::Failed(CommandFault::Unserved);
         reply(&mut core, NOW, &call.expect("it is sent"), |_, _| {
             Some(failed.clone())
@@ -672,8 +668,7 @@ fn a_claim_that_a_server_cannot_decide_is_refused_at_once_unless_it_waits() {
 
 #[test]
 fn an_outage_and_its_late_server_are_reported_once_and_so_is_its_end() {
-    let mut core = connected(1);
-    run(&mut core, NOW, |_, command| works(NOW, command));
+    let mut core = ready();
     let mut now = NOW;
     while core.poll_outage() != Some((0, Outage::Begins)) {
         now = core.poll_timeout().expect("it announces itself").max(now);
@@ -738,7 +733,7 @@ fn roomy_level(name: &str) -> LevelClaim {
     }
 }
 
-/// The names of what a call acquires, in order.
+/// The names of the semaphores of a call's acquires, in order.
 fn acquired_names(call: &Call) -> Vec<String> {
     let claims = call.commands.iter().filter_map(|command| match command {
         Command::Acquire { claims, .. } => Some(claims),
@@ -756,7 +751,7 @@ fn is_refresh(command: &Command) -> bool {
     matches!(command, Command::Refresh { .. })
 }
 
-/// Runs a core whose server answers nothing until its outage begins. Returns the time.
+/// Runs a core, whose server answers nothing, until the outage begins. Returns the time.
 fn begin_outage(core: &mut Core) -> Time {
     let mut now = NOW;
     while !core.is_in_outage(0) {
@@ -785,7 +780,7 @@ fn a_shutdown_sends_a_failed_release_again_without_a_pause() {
 }
 
 #[test]
-fn a_shutdown_refuses_more_claims_than_one_entry_visits() {
+fn a_shutdown_refuses_more_claims_than_one_step_visits() {
     let mut core = ready();
     for _ in 0..MOST_DUE * 2 {
         core.acquire(NOW, RUNTIME, &[level("a", 0)]);
@@ -856,7 +851,7 @@ fn the_release_of_a_full_key_is_urgent_unless_a_runtime_is_busy() {
             roomy_level("a")
         };
         let (mut core, id) = with_permit(&[level]);
-        // Calls of one, one, two and four claims.
+        // Makes the runtime busy: four calls, of one, one, two and four claims.
         for _ in 0..if is_busy { 8 } else { 0 } {
             core.acquire(NOW, RUNTIME, &[roomy_level("b")]);
             core.poll_call(NOW, RUNTIME);
@@ -985,9 +980,9 @@ fn claims_for_one_semaphore_follow_each_other_in_a_call() {
     assert_eq!(acquired_names(&call), ["a", "a", "b"]);
 }
 
-/// Each unit is one argument.
+/// Each unit counts as one argument in the size of a call, which is bounded.
 #[test]
-fn one_call_has_many_claims_of_a_hundred_units() {
+fn a_call_has_room_for_twenty_claims_of_a_hundred_units() {
     let mut core = ready();
     let heavy = LevelClaim {
         weight: 100,
@@ -1088,7 +1083,7 @@ fn a_failed_announcement_is_repeated_after_a_pause_that_grows() {
     assert_eq!(gaps, [100, 200, 250, 250].map(ms));
 }
 
-/// The server is not to blame.
+/// The server is not to blame for that.
 #[test]
 fn an_announcement_whose_task_was_dropped_is_repeated_at_once() {
     let mut core = ready();
@@ -1170,11 +1165,11 @@ fn a_permit_within_a_share_reports_the_units_that_the_share_lacks_as_held() {
 fn a_claim_beyond_its_share_is_refused_when_it_should_be_sent() {
     let mut core = ready();
     core.settings.policy = OutagePolicy::ShareOf { fraction: 0.5 };
-    let own = LevelClaim {
+    let claimed = LevelClaim {
         limit: 2,
         ..level("a", 0)
     };
-    let mut claim = || core.acquire(NOW, RUNTIME, std::slice::from_ref(&own));
+    let mut claim = || core.acquire(NOW, RUNTIME, std::slice::from_ref(&claimed));
     let (_, first) = claim();
     let (_, second) = claim();
     let (waits, unsent) = claim();
@@ -1193,11 +1188,11 @@ fn a_claim_that_may_fit_into_a_share_outlasts_an_unserved_slot() {
     for is_strict in [true, false] {
         let mut core = ready();
         core.settings.policy = OutagePolicy::ShareOf { fraction: 1.0 };
-        let own = LevelClaim {
+        let claimed = LevelClaim {
             is_strict,
             ..level("a", 0)
         };
-        let (_, call) = core.acquire(NOW, RUNTIME, &[own]);
+        let (_, call) = core.acquire(NOW, RUNTIME, &[claimed]);
         let unserved = Answer::Failed(CommandFault::Unserved);
         let call = call.expect("nothing is in flight");
         core.handle_reply(NOW, call.id, Ok(vec![unserved]));
@@ -1206,7 +1201,8 @@ fn a_claim_that_may_fit_into_a_share_outlasts_an_unserved_slot() {
     }
 }
 
-/// The server works: it has answered the last announcement, and the claim of another caller. So a share is not used yet.
+/// The server works: it has answered the last announcement, and the claim of another caller. So a share is not used
+/// yet.
 #[test]
 fn the_policy_decides_a_claim_whose_slot_is_unserved_at_its_deadline() {
     let admitted = Event::Granted(vec![(0, 1, 1)]);
@@ -1220,11 +1216,11 @@ fn the_policy_decides_a_claim_whose_slot_is_unserved_at_its_deadline() {
             max_waiting: 9,
             head_start: Duration::ZERO,
         };
-        let own = LevelClaim {
+        let claimed = LevelClaim {
             wait: Some(wait),
             ..level("a", 0)
         };
-        let (id, _) = core.acquire(NOW, RUNTIME, &[own]);
+        let (id, _) = core.acquire(NOW, RUNTIME, &[claimed]);
         let answer = |now, command: &Command| match command {
             Command::Presence(_) => works(now, command),
             _ => None,
@@ -1241,8 +1237,8 @@ fn the_policy_decides_a_claim_whose_slot_is_unserved_at_its_deadline() {
         while core.poll_event().is_some() {}
         let deadline = NOW + ms(600);
         run(&mut core, deadline, |_, command| answer(deadline, command));
-        let mut own = std::iter::from_fn(|| core.poll_event());
-        assert!(own.any(|event| event == (id, expected.clone())));
+        let mut events = std::iter::from_fn(|| core.poll_event());
+        assert!(events.any(|event| event == (id, expected.clone())));
     }
 }
 
@@ -1439,11 +1435,11 @@ fn a_lease_that_a_message_has_granted_is_refreshed_after_a_refused_poll() {
 #[test]
 fn only_a_lost_lease_of_several_units_has_a_new_id() {
     for weight in [1, 2] {
-        let own = LevelClaim {
+        let claimed = LevelClaim {
             weight,
             ..roomy_level("a")
         };
-        let (mut core, _) = with_permit(&[own]);
+        let (mut core, _) = with_permit(&[claimed]);
         let now = lose(&mut core);
         let name = next_acquire(&mut core, now).units.id.name;
         assert_eq!(name.is_first(), weight == 1);
@@ -1453,12 +1449,12 @@ fn only_a_lost_lease_of_several_units_has_a_new_id() {
 /// The refresh names units that are given up before the answer.
 #[test]
 fn a_permit_that_shrinks_during_a_refresh_is_not_lost() {
-    let own = LevelClaim {
+    let claimed = LevelClaim {
         weight: 3,
         is_strict: true,
         ..roomy_level("a")
     };
-    let (mut core, id) = with_permit(&[own]);
+    let (mut core, id) = with_permit(&[claimed]);
     let now = NOW + ms(1);
     core.handle_message(now, Message::Subscribed);
     core.handle_timeout(now);
@@ -1518,7 +1514,7 @@ fn a_growth_merges_the_two_smallest_of_sixteen() {
     assert_eq!(grow(1, Merge::Smallest), 3);
 }
 
-/// Events in a random order: claims, answers that fit nothing, faults, moves, and passing time.
+/// Makes random events: claims, answers that need not fit together, faults, moves of slots, and passing time.
 struct Disorder {
     core: Core,
     random: fastrand::Rng,
@@ -1561,7 +1557,7 @@ impl Disorder {
         }
     }
 
-    /// One entry to the core.
+    /// Makes one random event.
     fn step(&mut self) {
         let now = self.now;
         let runtime = Self::RUNTIMES[self.random.usize(0..2)];
@@ -1708,7 +1704,7 @@ impl Disorder {
         }
     }
 
-    /// Nothing is left of an entry, and the tables agree with each other.
+    /// Checks that no permit of the last step waits to be given up, and that the tables agree with each other.
     fn check(&self) {
         let core = &self.core;
         assert!(
@@ -1731,21 +1727,21 @@ impl Disorder {
             .filter(|debt| debt.scheduled.is_some())
             .count();
         assert_eq!(core.timers.len(), timers, "each timer belongs to its owner");
-        let mut leases = HashMap::<usize, u32>::new();
+        let mut users = HashMap::<usize, u32>::new();
         let permits = core.permits.iter().map(|permit| &permit.levels);
         let debts = core.debts.iter().map(|debt| &debt.levels);
         for level in permits.chain(debts).flatten() {
-            *leases.entry(level.key).or_default() += 1;
+            *users.entry(level.key).or_default() += 1;
         }
-        for (key, count) in leases {
+        for (key, count) in users {
             assert_eq!(core.keys[key].users, count, "the levels of a semaphore");
         }
     }
 }
 
-/// An entry may end many permits, also those that it visits. Each is given up by the end of the entry, and once.
+/// A step may end many permits, also those that it visits. Each is given up once, at the end of the step.
 #[test]
-fn each_entry_gives_up_what_it_ends_and_leaves_tables_that_agree() {
+fn each_step_gives_up_the_permits_that_it_ends_and_leaves_tables_that_agree() {
     for seed in 0..400 {
         let mut disorder = Disorder::new(seed);
         for _ in 0..400 {

@@ -12,22 +12,22 @@ pub const FOREVER: Time = Duration::from_secs(u32::MAX as u64);
 /// The pause before a command is sent again that a server could not run, or whose slot was reported as moved twice.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest tick for which claims wait, whatever the lease.
+/// The longest tick for which claims wait, however long a lease is.
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 
-/// The longest time between two polls of a waiter, whatever the lease: a lost message delays a waiter
-/// no longer than this.
+/// The longest time between two polls of a waiter, however long a lease is: a lost message delays a waiter no longer
+/// than this.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// How long a semaphore counts as full after an answer that reported it. Longer than the interval between two polls of
 /// a waiter. A client that keeps to its limit leaves its key full most of the time, but not always.
 pub(super) const FULL_FOR: Duration = Duration::from_secs(10);
 
-/// The longest time between two calls that announce this process, whatever the lease: shares are
-/// computed from a count of processes that is no older.
+/// The longest time between two announcements of this process, however long a lease is: the count of processes, from
+/// which shares are computed, is no older than this.
 const LONGEST_ANNOUNCEMENT: Duration = Duration::from_secs(5);
 
-/// The longest time between two tries of a lost lease to come back, whatever the lease.
+/// The longest time between two acquires of a lost lease, however long a lease is.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(5);
 
 /// The settings of a core, which never change.
@@ -37,12 +37,12 @@ pub struct CoreSettings {
     pub lease: Duration,
     /// How long the answer to a call may take.
     pub timeout: Duration,
-    /// The slots of the store's keys: of the highest time, and of the processes.
+    /// The slots of two keys of the store: of the highest time, and of the processes.
     pub slots_of_store: [u16; 2],
     /// The slot of the key in which this process describes itself. `None` if it does not.
     pub slot_of_process: Option<u16>,
-    /// True if this process claims. Then it counts among the live processes. A process that only asks questions writes nothing
-    /// about itself.
+    /// True if this process makes claims. Then it counts among the live processes. A process that only sends questions
+    /// writes nothing about itself.
     pub claims: bool,
     /// The number of replicas that must have a grant before it counts.
     pub replicas: u32,
@@ -71,8 +71,8 @@ impl CoreSettings {
         (self.lease / 12).min(LONGEST_HEARTBEAT)
     }
 
-    /// How long a waiter counts as alive after a poll: three heartbeats, or one heartbeat plus two timeouts if that is longer, so
-    /// that a poll that times out can be sent again.
+    /// How long a waiter counts as alive after a poll: three heartbeats, or one heartbeat plus two timeouts if that is
+    /// longer, so that a poll that times out can be sent again.
     pub(super) fn alive(&self) -> Duration {
         (self.heartbeat() * 3).max(self.heartbeat() + self.timeout * 2)
     }
@@ -87,8 +87,9 @@ impl CoreSettings {
         sent + lasts - self.margin().min(lasts / 5)
     }
 
-    /// How long after the end of a lease the holder waits for news from the thread before it treats the permit as lost: half of
-    /// the time until the end on the server. So a permit that goes on without its server does not appear lost in between.
+    /// How long after the end of a lease the holder waits for news from the thread before it treats the permit as lost:
+    /// half of the time until the end on the server. So a permit that goes on without its server does not appear lost
+    /// in between.
     pub(super) fn lateness(&self) -> Duration {
         self.margin().min(self.alive() / 5) / 2
     }
@@ -98,6 +99,7 @@ impl CoreSettings {
         self.timeout / 4
     }
 
+    /// The time between two announcements.
     pub(super) fn announcement(&self) -> Duration {
         self.refresh_interval().min(LONGEST_ANNOUNCEMENT)
     }

@@ -34,9 +34,9 @@ pub struct Growth {
 }
 
 impl Core {
-    /// Claims more units for a level of a permit that is no growth itself, without waiting (rule 13). The caller awaits the
-    /// outcome before it grows the level again. The core reports the outcome for the growth, and later events for the permit.
-    /// Returns `None` if the permit is released.
+    /// Claims `more` units under `limit` for a level of the permit `root`, without waiting (rule 13). The caller awaits
+    /// the outcome before it grows the level again. The core reports the outcome for the growth, and later events for
+    /// the root. Returns `None` if the root has ended.
     pub fn grow(
         &mut self,
         now: Time,
@@ -66,16 +66,16 @@ impl Core {
             flow: None,
             label: None,
         };
-        let own = vec![ClaimedLevel::new(key, LeaseUnits::new(lease), None)];
+        let levels = vec![ClaimedLevel::new(key, LeaseUnits::new(lease), None)];
         let leases = vec![Lease::new(slot, 0..1)];
-        let mut growth = PermitState::new(id, (now, from), own, leases, &self.settings);
+        let mut growth = PermitState::new(id, (now, from), levels, leases, &self.settings);
         (growth.adds_to, growth.is_strict) = (Some((root, level)), is_strict);
         self.permits[root].growths.push(id);
         let (id, call) = self.claim(growth);
         Some(Growth { id, call, merged })
     }
 
-    /// The units that a growth merges, or 0.
+    /// The units of the two growths that the next growth merges, or 0 if it merges none.
     fn units_to_merge(&self, root: PermitId, level: usize, merge: Merge) -> u32 {
         let growths = self.granted_growths(root, level);
         let separate = match merge {
@@ -103,8 +103,8 @@ impl Core {
         growths
     }
 
-    /// Releases units of a level of a permit, but not all of them: whole growths first, in order of size. Returns the
-    /// parts, and the core reports the release of each. Returns `None` if the permit is released.
+    /// Releases units of a level of a permit, but not all of them: those of growths first, the smallest growth first.
+    /// Returns the released parts, and the core reports the release of each. Returns `None` if the permit has ended.
     pub fn shrink(
         &mut self,
         now: Time,
@@ -116,33 +116,34 @@ impl Core {
             .get(root)
             .filter(|permit| !permit.has_ended())?;
         let mut parts = Vec::new();
-        for (own, id) in self.granted_growths(root, level) {
+        for (size, id) in self.granted_growths(root, level) {
             if units == 0 {
                 break;
             }
-            if own <= units {
+            if size <= units {
                 self.release(now, id, true);
                 parts.push(id);
             } else {
-                parts.push(self.split(id, 0, own - units));
+                parts.push(self.split(id, 0, size - units));
             }
-            units = units.saturating_sub(own);
+            units = units.saturating_sub(size);
         }
         if units > 0 {
-            let own = self.permits[root].levels[level].units.count();
-            parts.push(self.split(root, level, own - units));
+            let size = self.permits[root].levels[level].units.count();
+            parts.push(self.split(root, level, size - units));
         }
         Some(parts)
     }
 
-    /// Keeps the first units of a level, and releases the others. Returns the permit of the others.
+    /// Keeps the first `keep` units of a level, and releases the others. Returns a permit that stands for their
+    /// release.
     fn split(&mut self, id: PermitId, level: usize, keep: u32) -> PermitId {
         let permit = &mut self.permits[id];
         let number = permit.lease_with(level);
-        let own = &mut permit.levels[level];
-        let (kept, others) = own.units.split(keep);
-        own.units = kept;
-        let key = own.key;
+        let divided = &mut permit.levels[level];
+        let (kept, others) = divided.units.split(keep);
+        divided.units = kept;
+        let key = divided.key;
         let lease = &mut permit.leases[number];
         lease.note_shrink();
         let is_missing = lease.is_missing();
@@ -163,8 +164,8 @@ impl Core {
         part
     }
 
-    /// Gives a lease a new id, unless the current one is unused and whole. Releases everything that a server may have under the
-    /// old one.
+    /// Gives a lease a new id, and releases everything that a server may have under the old one. The id stays if no
+    /// server may know it and the lease still has all units of it.
     pub(super) fn assign_new_id(&mut self, at: LeaseRef) {
         let permit = &mut self.permits[at.0];
         let lease = &permit.leases[at.1];
@@ -188,7 +189,7 @@ impl Core {
         self.permits[at].forget_calls();
     }
 
-    /// Makes a debt of units that a lease gives up while it goes on.
+    /// Makes a debt of units that a lease gives up while it goes on. `permit` waits for their release, if any does.
     pub(super) fn owe_part(
         &mut self,
         permit: Option<PermitId>,

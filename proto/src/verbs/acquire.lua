@@ -1,6 +1,6 @@
 
--- acquire: grants each claim, one after the other, units of all of its semaphores, or none. Otherwise the claim joins a
--- queue, if it may wait.
+-- acquire: decides claims, one after the other. Grants a claim units of all of its semaphores, or of none. A claim that is
+-- not granted joins a queue, if it may wait.
 --
 -- A claim has levels, usually one, from the narrowest limit to the widest. If a level is full and the claim does not
 -- wait there, the claim gets nothing. This is decided before anything is granted, so no other client ever sees a unit
@@ -11,7 +11,7 @@
 -- is sent, and keeps its position in the queue. Each permit gets a token greater than all earlier ones. A call that
 -- arrives after its deadline changes nothing.
 --
--- KEYS  for each semaphore of these claims, once, held, queue, alive, token; see grant.lua. For a budget: see budget.lua
+-- KEYS  held, queue, alive, token, once for each semaphore of these claims; see grant.lua. For a budget: see budget.lua
 -- ARGV  1 lease     ms
 --       2 deadline  ms of the server's clock, after which the call changes nothing
 --       3 floor     microseconds, the least token for a semaphore that has none yet
@@ -21,9 +21,10 @@
 --       claims; for each level its
 --         terms   LIMIT, or `LIMIT ALIVE MAX_WAITING ARRIVAL HEAD_START` if the claim waits there. For the claim of a rate
 --                 `LIMIT rate`, and the rest.
---                 LIMIT: the most units that may be held together; 0 for a permit of several units, except of a budget, so
---                 that it never takes the fast path; -1 if it was sent before, so that an operator may have revoked it; -2
---                 if its caller holds the permit, which comes back, so that a pause does not take units that it still has.
+--                 LIMIT: the most units that may be held together. The ids have it too, so three numbers up to 0 have other
+--                 meanings, and keep the claim off the fast path. 0: a permit of several units, except of a budget.
+--                 -1: it was sent before, so an operator may have revoked it. -2: its caller holds the permit, which the
+--                 server may lack, so a pause does not take units that it still has.
 --                 ALIVE: for how many ms the waiter counts as alive. MAX_WAITING: how many claims may wait.
 --                 ARRIVAL: the arrival that an earlier call returned, or 0. HEAD_START: in microseconds
 --       and for each level of each claim
@@ -43,11 +44,11 @@
 --                                        after that time: it is the head, and the earliest lease ends then;
 --                                        or more waiters have died than one call removes; or a pause ends. It
 --                                        holds nothing there, so no token up to last_token is its own.
---                                        pause_ms is there if the level is paused for this time. For a budget it is -1
---                                        without a pause, and an eighth item has the time in ms for which the claim
---                                        cannot be granted, whatever is settled, or -1
+--                                        pause_ms follows only if the level is paused: for this time. For a budget it
+--                                        always follows, -1 without a pause, and then an eighth item: the time in ms for
+--                                        which the claim cannot be granted, whatever is settled, or -1
 
--- Locals are faster than globals. Text is converted to a number only when needed, because that takes as long as a call.
+-- Locals are faster than globals. Text becomes a number only where needed, because the conversion takes as long as a call.
 local KEYS, ARGV = KEYS, ARGV
 local now, micros = clock()
 if now > ARGV[2] + 0 then
@@ -56,7 +57,7 @@ end
 local equal, expires_at, ttl = ARGV[5] + 0, text(now + ARGV[4]), text(ARGV[1] * LEASES)
 local anything_waits = any_queue(KEYS)
 
--- For each semaphore, the number of held units, and whether claims wait. See `granting` for `ended`.
+-- For each semaphore, the number of held units, and true if claims wait. See `granting` for `ended`.
 local used, is_contended, ended = {0}, {}, {}
 for key = 1, #KEYS, 4 do
   local number, held = (key + 3) / 4, KEYS[key]
@@ -106,8 +107,8 @@ while ARGV[at] do
       free, stop = free - 1, stop + width
     end
     for level = 1, free > 0 and width or 0, 2 do
-      -- The fast path: one unit for each of these claims. It has the effect of `grant` for one after the other, but
-      -- never moves an end back: an end that is there already belongs to the same call.
+      -- The fast path: one unit for each of the claims before `stop`. It has the effect of `grant` for each in turn, but
+      -- never moves an end back: if an id is there already, the same call was sent before.
       local number, first, count = ARGV[claim + level - 1] + 0, claim + level, 1
       local budget = budgets and budgets[KEYS[number * 4 - 3]]
       if budget then

@@ -1,6 +1,4 @@
-//! The answers of a server: replies of scripts as data.
-//!
-//! Decodes each shape of a reply that a script returns. Any other reply is no answer.
+//! The answers to commands, decoded from the replies of scripts. A reply that its script never returns is no answer.
 
 use super::{
     command::{Command, Group, Part, Wanted},
@@ -12,7 +10,7 @@ use std::time::Duration;
 /// The answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The call arrived after its deadline and changed nothing. The server's time in ms.
+    /// The acquire arrived after its deadline and changed nothing. The server's time in ms.
     Late(u64),
     /// The server's time in ms, and the outcome of each claim.
     Acquired(u64, Vec<Acquired>),
@@ -20,16 +18,15 @@ pub enum Answer {
     Held(Vec<bool>),
     /// No answer was requested.
     Done,
-    /// The server's time in ms; the highest time that any process has seen, in microseconds, if the command names the clock;
-    /// the number of live processes, if it names these; and the limits that operators have set, if they differ from those that
-    /// this process knows.
+    /// The server's time in ms; the highest time that any process has seen, in microseconds, if the command names the
+    /// clock; the number of live processes, if it names these; and the limits that operators have set, if they differ
+    /// from those that this process knows.
     Presence(u64, Option<u64>, Option<u32>, Option<OperatorLimits>),
     /// The number of replicas that have the writes.
     Replicas(u32),
-    /// The server does not know the script, or has first removed what had ended, so it has changed nothing of ours. Sent
-    /// again, it runs.
+    /// The server did not know the script, so it has run nothing. The next call sends the script's text.
     NotRun,
-    /// The server could not run it, or not to its end.
+    /// The server could not run the command, or not to its end.
     Failed(CommandFault),
 }
 
@@ -47,9 +44,9 @@ pub struct OperatorLimits {
 /// Why a server has not run a command, or not to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandFault {
-    /// It cannot work now.
+    /// The server can run no command now.
     Unavailable,
-    /// No server serves the slot. This server serves its own slots.
+    /// No server serves the slot of the command. This server works, and serves its own slots.
     Unserved,
     /// The server refuses this command: a key has another type, or a permission is missing.
     Mistake,
@@ -57,30 +54,30 @@ pub enum CommandFault {
     Moved(usize),
     /// The server of this number has the keys, if they are anywhere: the slot is moving there.
     Ask(usize),
-    /// Some keys are there and some are not yet: the slot is moving.
+    /// The slot is moving: some keys of the command have moved, and some have not.
     Again,
-    /// It has ended before its end, because the slot is moving. A part of it has run, and it may be sent again.
+    /// The slot is moving, so the script stopped midway: a part of it has run. It may be sent again.
     Interrupted,
 }
 
-/// The answer for a claim. Levels count from its first, and `held` units are held there.
+/// The answer for a claim. Its levels count from 0. `held` is the number of units that are held at the level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquired {
-    /// The token of each level, and how many units are held there.
+    /// The token of each level, and the number of units that are held there.
     Granted(Vec<(u64, u32)>),
     Full {
         level: usize,
         held: u32,
-        /// When units of a budget come back with time, if nothing else happens.
+        /// For a budget: the time after which the claim fits even if nothing is settled or released, if it ever does.
         retry_after: Option<Duration>,
     },
     QueueFull {
         level: usize,
         held: u32,
     },
-    /// An operator has revoked it.
+    /// An operator has revoked the claim.
     Revoked,
-    /// The level is paused for this time.
+    /// The level is still paused for the time `left`.
     Paused {
         level: usize,
         left: Duration,
@@ -91,28 +88,29 @@ pub enum Acquired {
 /// How a claim waits in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
-    /// Of this level. It holds the narrower ones.
+    /// The level in whose queue it waits. It holds the narrower ones.
     pub level: usize,
+    /// Names its place in the queue. The next poll sends it back.
     pub arrival: u64,
-    /// When the head should poll.
+    /// The time after which it should poll before its heartbeat is due, for example because the first lease ends then.
     pub recheck: Option<Duration>,
-    /// It holds nothing, so no token up to this is its own.
+    /// The last token of the level. The claim holds nothing there, so its grant will have a higher one.
     pub last_token: u64,
-    /// How long the level is paused.
+    /// How long the level is still paused.
     pub pause: Option<Duration>,
-    /// For how long the claim of a budget cannot be granted, whatever is settled.
+    /// For a budget: the time for which the claim cannot be granted, whatever is settled.
     pub earliest: Option<Duration>,
 }
 
 /// A message that a script has sent to this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
-    /// The lease of this name was granted with this token, and this number of units is held; token 0: it should
-    /// poll.
+    /// The lease of this name was granted with this token, and this number of units is held. Token 0: nothing was
+    /// granted, and the lease should poll.
     Granted(LeaseName, u64, u32),
     /// An operator has revoked the permit of this number.
     Revoked(u64),
-    /// Messages come again. Some may have been lost since the connections were made.
+    /// This process receives messages from now on. Earlier ones may have been lost.
     Subscribed,
 }
 
@@ -134,7 +132,7 @@ impl Message {
 const LATEST_MICROS: i64 = 1 << 53;
 const LATEST_MILLIS: i64 = LATEST_MICROS / 1_000;
 
-/// The server's time in ms, if it is one.
+/// The server's time in ms. `None` if the number is no valid time.
 pub fn millis(time: i64) -> Option<u64> {
     (0..=LATEST_MILLIS).contains(&time).then_some(time as u64)
 }
@@ -145,7 +143,7 @@ pub(super) fn micros(time: i64) -> Option<u64> {
 }
 
 impl Command {
-    /// Reads the reply to this command. `None`: its script returns nothing like that.
+    /// Reads the reply to this command. `None` if its script never returns such a reply.
     pub fn decode(&self, reply: &Reply) -> Option<Answer> {
         match self {
             Self::Acquire { claims, .. } => acquired(reply, claims),
@@ -167,7 +165,7 @@ impl Command {
     }
 }
 
-/// The server's time, which lists begin with, and the items behind it.
+/// Splits a list into the server's time, which is its first item, and the other items.
 fn timed(reply: &Reply) -> Option<(u64, &[Reply])> {
     let (now, items) = reply.list()?.split_first()?;
     Some((millis(now.integer()?)?, items))
@@ -180,7 +178,7 @@ fn presence(reply: &Reply, parts: &[Part]) -> Option<Answer> {
         match part {
             Part::Clock(_) => highest = Some(micros(items.next()?.integer()?)?),
             Part::Processes => live = Some(number(items.next()?)?),
-            Part::Limits(_) => limits = told(items.next()?)?,
+            Part::Limits(_) => limits = changed_limits(items.next()?)?,
             Part::Process => drop(items.next()?),
         }
     }
@@ -188,47 +186,47 @@ fn presence(reply: &Reply, parts: &[Part]) -> Option<Answer> {
     is_all.then_some(Answer::Presence(now, highest, live, limits))
 }
 
-/// A number if nothing is new. Otherwise fields and values, one of them the version.
-fn told(item: &Reply) -> Option<Option<OperatorLimits>> {
+/// Reads a number, which means that the limits have not changed, or the fields of `limits.lua` with their values.
+fn changed_limits(item: &Reply) -> Option<Option<OperatorLimits>> {
     if item.integer().is_some() {
         return Some(None);
     }
-    let mut told = OperatorLimits::default();
+    let mut changed = OperatorLimits::default();
     for pair in item.list()?.chunks(2) {
         let [of, value] = pair else { return None };
-        // Our replies contain text only.
+        // A field that is no text is not ours.
         let (Some(of), Some(value)) = (of.text(), value.text()) else {
             continue;
         };
         let mut numbers = value.split(' ').map_while(|number| number.parse().ok());
         match numbers.next() {
             Some(version) if of == "*version" => {
-                told.version = version;
-                told.first = numbers.next().unwrap_or_default();
+                changed.version = version;
+                changed.first = numbers.next().unwrap_or_default();
             }
             Some(limit) => {
                 let limit = u32::try_from(limit).ok().map(|limit| (of.into(), limit));
-                told.limits.extend(limit);
+                changed.limits.extend(limit);
             }
             None => {}
         }
     }
-    Some(Some(told))
+    Some(Some(changed))
 }
 
 fn permits(groups: &[Group]) -> usize {
     groups.iter().map(|group| group.permits.len()).sum()
 }
 
-/// A permit is held if all of its units are.
+/// Reads a flag for each unit. A permit is held if all of its units are.
 fn held(reply: &Reply, groups: &[Group]) -> Option<Answer> {
     let (_, mut items) = timed(reply)?;
     let mut each = Vec::with_capacity(permits(groups));
     for permit in groups.iter().flat_map(|group| &group.permits) {
-        let (own, rest) = items.split_at_checked(permit.count() as usize)?;
+        let (units, rest) = items.split_at_checked(permit.count() as usize)?;
         items = rest;
-        let units: Vec<_> = own.iter().map(flag).collect::<Option<_>>()?;
-        each.push(!units.contains(&false));
+        let are_held: Vec<_> = units.iter().map(flag).collect::<Option<_>>()?;
+        each.push(!are_held.contains(&false));
     }
     items.is_empty().then_some(Answer::Held(each))
 }
@@ -270,14 +268,15 @@ impl Acquired {
         Some((Self::Granted(grants.collect::<Option<_>>()?), rest))
     }
 
+    /// Reads the answer to a claim that is not granted. `acquire.lua` lists the codes.
     fn refused(items: &[Reply], levels: usize) -> Option<Self> {
-        let [why, level, held, rest @ ..] = items else {
+        let [code, level, held, rest @ ..] = items else {
             return None;
         };
         // The script counts levels from 1.
         let level = number::<usize>(level)?.checked_sub(1)?;
         let (level, held) = (Some(level).filter(|level| *level < levels)?, number(held)?);
-        match (why.integer()?, rest) {
+        match (code.integer()?, rest) {
             (0, retry @ ([] | [_])) => Some(Self::Full {
                 level,
                 held,
@@ -292,17 +291,17 @@ impl Acquired {
                 level,
                 left: duration(left)?,
             }),
-            (-2, [arrival, recheck, last_token, pause @ ..]) => Some(Self::Queued(Queued {
+            (-2, [arrival, recheck, last_token, more @ ..]) => Some(Self::Queued(Queued {
                 level,
                 arrival: number(arrival)?,
                 recheck: optional(recheck)?,
                 last_token: number(last_token)?,
-                pause: match pause {
+                pause: match more {
                     [] => None,
                     [left] | [left, _] => optional(left)?,
                     _ => return None,
                 },
-                earliest: match pause {
+                earliest: match more {
                     [_, earliest] => optional(earliest)?,
                     _ => None,
                 },

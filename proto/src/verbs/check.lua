@@ -1,10 +1,11 @@
 -- check: runs each command of the other scripts and of operators' calls, on separate keys, and names the commands that
--- fail. Those of operators' calls change nothing, and some of them fail for the type of the key, if they are permitted.
+-- fail. The commands of operators' calls change nothing. Some of them fail because the key has another type, which shows
+-- that they are permitted.
 --
 -- KEYS  1 probe    a sorted set, empty again when the script ends
 --       2 number   a string, which expires at once
 -- ARGV  1 channel  of this process, on which nothing else listens
---       2 read     reads a key of the store itself, the only one of KEYS, with what follows; nothing else is run
+--       2 read     a command that reads a key of the store, the only one of KEYS; its other arguments follow. Only it is run
 -- Returns for each command that failed its name and the error, one after the other.
 
 local probe, number = KEYS[1], KEYS[2]
@@ -36,7 +37,7 @@ try('ZRANGEBYSCORE', probe, 0, 1)
 try('PTTL', probe)
 try('EXISTS', probe)
 try('ZREM', probe, 'member')
--- Nothing is left, so it may be taken for a hash.
+-- The key does not exist now, so commands for hashes accept it.
 try('HGET', probe, 'field')
 try('HGETALL', probe)
 try('SET', number, 1, 'PX', 1000)

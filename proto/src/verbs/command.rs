@@ -9,20 +9,20 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 /// One run of a script.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Grants permits or positions. A poll and a heartbeat are the same.
+    /// Grants permits, or positions in queues. A waiter's poll, which is its heartbeat, is an acquire too.
     Acquire {
         /// How long a grant lasts unless it is refreshed.
         lasts: Duration,
-        /// Ms of the server's clock, after which it changes nothing.
+        /// Ms of the server's clock. After this time the command changes nothing.
         runs_until: u64,
-        /// Microseconds, the least token of a semaphore without one.
+        /// The first token of a semaphore that has none yet, in microseconds.
         floor: u64,
         /// The levels of each claim, from the narrowest limit to the widest.
         claims: Vec<Vec<Wanted>>,
     },
-    /// Moves ends forward.
+    /// Moves the ends of leases forward.
     Refresh {
-        /// How long, from now on.
+        /// How long the leases last from now on.
         lasts: Duration,
         groups: Vec<Group>,
     },
@@ -30,6 +30,7 @@ pub enum Command {
     Release {
         /// True if the answer should report which units were held.
         with_answer: bool,
+        /// As in `Acquire`, because the script grants the freed units to waiters.
         floor: u64,
         groups: Vec<Group>,
     },
@@ -37,7 +38,7 @@ pub enum Command {
     Presence(Vec<Part>),
     /// Announces that this process leaves.
     Leave,
-    /// The next command runs although its slot is moving.
+    /// Lets the next command run although its slot is moving.
     Asking,
     /// Waits until `replicas` replicas have all earlier writes, but at most for `within`.
     Confirm { replicas: u32, within: Duration },
@@ -57,7 +58,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Its key, its name, and its value.
+    /// The key of the part, and its two arguments: a name and a value.
     fn encoded(&self, owner: &Owner) -> (String, &'static str, String) {
         match self {
             Self::Clock(highest) => (owner.key("clock"), "clock", highest.to_string()),
@@ -74,23 +75,23 @@ impl Part {
 /// A level of a claim.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// The semaphore.
+    /// The name of the semaphore.
     pub name: Arc<str>,
     pub units: LeaseUnits,
-    /// `None`: it does not wait, or no longer.
+    /// `None` if the claim does not wait here, or no longer.
     pub position: Option<Position>,
     pub standing: Standing,
 }
 
-/// The standing of a claim when an acquire of it is sent.
+/// The history of a claim when an acquire of it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// No acquire was sent before.
     New,
     /// An acquire was sent before, so an operator may have revoked it.
     Sent,
-    /// The caller holds the permit, which comes back. An operator may have revoked it. A pause takes no units that it still has,
-    /// but a lease without units waits for the end of the pause.
+    /// The caller holds the permit, which the server may lack. An operator may have revoked it. A pause takes no units
+    /// that it still has, but a lease without units waits for the end of the pause.
     Granted,
 }
 
@@ -99,11 +100,11 @@ pub enum Standing {
 pub struct Position {
     /// How long the waiter counts as alive after this acquire.
     pub alive: Duration,
-    /// How many may wait.
+    /// The most claims that may wait for the semaphore.
     pub max_waiting: u32,
     /// The arrival that the server returned before; 0 if it has returned none.
     pub arrival: u64,
-    /// How much earlier it counts as arrived.
+    /// The waiter counts as arrived earlier by this time.
     pub head_start: Duration,
 }
 
@@ -115,7 +116,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// How many units its permits have.
+    /// The number of units of its permits.
     pub fn units(&self) -> usize {
         let units = self.permits.iter().map(|permit| permit.count() as usize);
         units.sum()
@@ -131,7 +132,7 @@ pub trait Sink {
     fn add(&mut self, item: impl fmt::Display);
 }
 
-/// Receives also commands that are no scripts.
+/// Also receives commands that run no script.
 pub trait CommandSink: Sink {
     fn plain(&mut self, words: &[&dyn fmt::Display]);
 }
@@ -187,13 +188,14 @@ fn millis(time: Duration) -> u64 {
     time.as_millis() as u64
 }
 
-/// The script, and its keys for semaphores of these names.
+/// Writes the script, and its keys for semaphores of these names.
 fn begin(verb: Verb, names: &[&str], args: usize, sink: &mut impl Sink) {
     sink.begin(verb, names.len() * verb.keys().len(), args);
     names.iter().for_each(|name| verb.add_keys(name, sink));
 }
 
-/// The arguments for all semaphores. Then, for each semaphore, the number of its arguments and the arguments.
+/// Writes the arguments for all semaphores, `head`. Then, for each semaphore, the number of its arguments and the
+/// arguments.
 fn encode_groups(
     verb: Verb,
     head: &[u64],
@@ -213,15 +215,16 @@ fn encode_groups(
         for permit in &group.permits {
             match permit.reservation {
                 None => permit.ids(owner).for_each(|unit| sink.add(unit)),
-                Some(own) => permit
+                Some(reservation) => permit
                     .ids(owner)
-                    .for_each(|unit| sink.add(format_args!("{unit} {own}"))),
+                    .for_each(|unit| sink.add(format_args!("{unit} {reservation}"))),
             }
         }
     }
 }
 
-/// Each semaphore is named once, and claims refer to its number. Claims with equal terms share them.
+/// Writes claims as `acquire.lua` takes them. Each semaphore is named once, and claims refer to its number. The terms
+/// of neighbouring claims are written once if they are equal.
 fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mut impl Sink) {
     let (mut numbers, mut names) = (HashMap::new(), Vec::new());
     for wanted in claims.iter().flatten() {
@@ -230,19 +233,19 @@ fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mu
             names.len()
         });
     }
-    let levels: usize = claims.iter().map(Vec::len).sum();
+    let all_levels: usize = claims.iter().map(Vec::len).sum();
     let units = claims.iter().flatten().map(|wanted| &wanted.units);
     let verb = Verb::Acquire.serving(units);
-    begin(verb, &names, 5 + 2 * claims.len() + 3 * levels, sink);
+    begin(verb, &names, 5 + 2 * claims.len() + 3 * all_levels, sink);
     let first = claims.first().map_or(0, Vec::len);
-    let is_equal = claims.iter().all(|claim| claim.len() == first);
-    let levels = if is_equal { first as u64 } else { 0 };
+    let have_equal_length = claims.iter().all(|claim| claim.len() == first);
+    let levels = if have_equal_length { first as u64 } else { 0 };
     for arg in head.iter().chain([&levels]) {
         sink.add(arg);
     }
     let terms = |claim: &[Wanted]| claim.iter().map(Wanted::terms).collect::<Vec<_>>();
     for run in claims.chunk_by(|one, next| terms(one) == terms(next)) {
-        if !is_equal {
+        if !have_equal_length {
             sink.add(run[0].len());
         }
         sink.add(run.len());
@@ -257,6 +260,7 @@ fn encode_acquire(owner: &Owner, head: &[u64], claims: &[Vec<Wanted>], sink: &mu
 /// The terms of a claim at a level: see `acquire.lua`.
 #[derive(PartialEq)]
 struct Terms {
+    /// The limit, or a number up to 0 that `acquire.lua` explains.
     limit: i64,
     is_rate: bool,
     position: Option<Position>,
@@ -270,10 +274,10 @@ impl Wanted {
             Standing::New if self.units.members() > 1 => 0,
             Standing::New => i64::from(self.units.id.limit),
         };
-        let own = self.units.reservation;
+        let reservation = self.units.reservation;
         Terms {
             limit,
-            is_rate: own.is_some_and(|own| own.charge == Charge::Grant),
+            is_rate: reservation.is_some_and(|reservation| reservation.charge == Charge::Grant),
             position: self.position,
         }
     }
@@ -291,7 +295,7 @@ impl fmt::Display for Terms {
     }
 }
 
-/// The units that count as used so far, as refreshes and releases take them.
+/// Written behind a unit's id in refreshes and releases: the units that count as used so far, and `keep`.
 impl fmt::Display for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.settled.unwrap_or(0))?;

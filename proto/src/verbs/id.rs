@@ -1,8 +1,8 @@
 //! The ids under which a server knows the units of permits: one type, [`UnitId`], writes and reads them.
 //!
 //! An id is `PROCESS.PERMIT.LEASE.GENERATION.LIMIT.WEIGHT.LEASE_MS.SINCE.SHARE.FLOW.LABEL`, and for each unit after the
-//! first `:UNIT` follows. Each part has a fixed place. SHARE, FLOW and LABEL may be empty. A script that another process
-//! calls can grant the permit from its id alone.
+//! first `:UNIT` follows. Each part has a fixed place. SHARE, FLOW and LABEL may be empty. A script that another
+//! process calls can grant the permit from its id alone.
 //!
 //! | part | |
 //! |---|---|
@@ -32,7 +32,7 @@ pub struct LeaseName {
 }
 
 impl LeaseName {
-    /// The name of what a permit is claimed with, or of the growth of this number.
+    /// The first name of a lease: of what the permit is claimed with, or of the growth of this number.
     pub fn new(permit: u64, lease: u32) -> Self {
         let generation = 0;
         Self {
@@ -42,7 +42,7 @@ impl LeaseName {
         }
     }
 
-    /// Reads it from its place in an id, or from a message.
+    /// Reads the name as messages write it.
     pub(super) fn read(text: &str) -> Option<Self> {
         let parts: Vec<_> = text.split('.').collect();
         Self::from_parts(parts.try_into().ok()?)
@@ -93,14 +93,14 @@ pub struct Reservation {
     pub keeps_member: bool,
 }
 
-/// Units of a lease.
+/// The units that a lease has of one semaphore or budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseUnits {
     pub id: LeaseId,
-    /// The numbers of the units that it has now: fewer than the id was made with, once some were released.
+    /// The first and the last unit that it has now. After a partial release, these are fewer than the id's weight.
     first: u32,
     last: u32,
-    /// For a budget.
+    /// `None` for a semaphore.
     pub reservation: Option<Reservation>,
 }
 
@@ -138,35 +138,35 @@ impl LeaseUnits {
 
     /// Notes the use of a budget so far. A total never shrinks.
     pub fn settle(&mut self, used: u32) {
-        if let Some(own) = &mut self.reservation {
-            own.settled = Some(own.settled.unwrap_or(0).max(used));
+        if let Some(reservation) = &mut self.reservation {
+            reservation.settled = Some(reservation.settled.unwrap_or(0).max(used));
         }
     }
 
-    /// Notes that its claim is granted: a rate is used at once.
+    /// Notes that its claim is granted: the units of a rate count as used at once.
     pub fn charge(&mut self) {
         let weight = self.id.weight;
-        if let Some(own) = &mut self.reservation
-            && own.charge == Charge::Grant
+        if let Some(reservation) = &mut self.reservation
+            && reservation.charge == Charge::Grant
         {
-            own.settled = Some(weight);
+            reservation.settled = Some(weight);
         }
     }
 
-    /// Notes that the server has lost it, so that its whole estimate counts as used.
+    /// Notes that the server has lost the reservation, so that all of it counts as used.
     pub fn settle_lost(&mut self) {
         self.settle(self.id.weight);
     }
 
-    /// Notes that the holder uses no more. Without a settlement the whole estimate counts as used.
+    /// Notes that the holder uses no more. If it has settled nothing, the whole reservation counts as used.
     pub fn settle_rest(&mut self) {
         let weight = self.id.weight;
-        if let Some(own) = &mut self.reservation {
-            own.settled = own.settled.or(Some(weight));
+        if let Some(reservation) = &mut self.reservation {
+            reservation.settled = reservation.settled.or(Some(weight));
         }
     }
 
-    /// The number of units.
+    /// The number of units that it has now. A reservation counts as one.
     pub fn count(&self) -> u32 {
         self.last + 1 - self.first
     }
@@ -198,7 +198,7 @@ impl LeaseUnits {
         }
     }
 
-    /// The ids of the units under which a process holds them.
+    /// The ids under which a server knows the units of this process.
     pub(super) fn ids<'a>(&'a self, owner: &'a Owner) -> impl Iterator<Item = UnitId<'a>> {
         (self.first..=self.last).map(|unit| UnitId::new(owner, &self.id, unit))
     }
@@ -209,7 +209,7 @@ impl LeaseUnits {
 /// (letters) at this place.
 pub const SCHEMA: &str = "2:";
 
-/// The end of the name of a budget: its window in ms, behind the braces of its policy and key.
+/// The window of a budget in ms, with which its name ends. `None` for a semaphore, whose name ends with a brace.
 pub fn window_of(name: &str) -> Option<u32> {
     let (_, window) = name.rsplit_once('}')?;
     window.parse().ok()
@@ -294,7 +294,7 @@ impl<'a> UnitId<'a> {
         }
     }
 
-    /// Reads what [`Display`](fmt::Display) writes, and nothing else.
+    /// Reads an id as [`Display`](fmt::Display) writes it. Any other text is refused.
     pub fn read(text: &'a str) -> Option<Self> {
         let (id, unit) = match text.split_once(':') {
             Some((id, unit)) => (id, unit.parse().ok()?),
@@ -339,7 +339,7 @@ impl<'a> UnitId<'a> {
             lease: Cow::Owned(id),
             unit,
         };
-        // For example, a number has no leading zeros.
+        // Otherwise it is written in another way, for example with leading zeros.
         (read.to_string() == text).then_some(read)
     }
 }
@@ -374,7 +374,7 @@ impl fmt::Display for UnitId<'_> {
     }
 }
 
-/// The characters of a label, or a flow, that are percent-encoded, with `~` for the sign: what is left needs no
+/// The characters of a label or a flow that are percent-encoded, with `~` instead of `%`. The encoded text needs no
 /// encoding in a URL, and no pattern of a script can mistake it for another part of the id.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
@@ -535,9 +535,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_not_read() {
-        let own = "p.1.0.0.5.2.7ps.0...";
-        assert!(UnitId::read(own).is_some() && UnitId::read(&format!("{own}:2")).is_some());
+    fn text_that_is_no_id_is_refused() {
+        let id = "p.1.0.0.5.2.7ps.0...";
+        assert!(UnitId::read(id).is_some() && UnitId::read(&format!("{id}:2")).is_some());
         let texts = [
             "",
             "p",

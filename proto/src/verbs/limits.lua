@@ -2,8 +2,8 @@
 --
 -- Promises: it changes no other key, so no permit and no waiter. The version grows with each call, even if the server's
 -- clock is set back, and stays when the last limit is removed. So a process that knows a version can detect a newer
--- one. The first version is stored behind it. If the first version differs, the server has lost its limits. A repeated
--- call has the same result.
+-- one. The version of the first call is stored behind it: if it differs, the server has lost its limits. A repeated call
+-- has the same result.
 --
 -- KEYS  limits    a hash without a TTL: POLICY:KEY, or POLICY, -> LIMIT SINCE NOTE; *version -> VERSION FIRST, microseconds
 -- ARGV  1 of      POLICY:KEY, or POLICY

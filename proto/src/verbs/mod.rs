@@ -1,6 +1,6 @@
 //! The scripts, one file per verb, with typed arguments and replies.
 //!
-//! The scripts of claims handle several semaphores in one call, which share its fixed cost.
+//! One run of acquire, refresh or release handles several semaphores, because each run has a fixed cost.
 //!
 //! | file | content |
 //! |---|---|

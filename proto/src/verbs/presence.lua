@@ -1,5 +1,5 @@
 -- presence: announces a process and describes it, and reads the server's clock and the limits that operators have set.
--- A call does only the parts whose keys it names. On a cluster the keys are on several nodes.
+-- A call handles only the parts whose keys it names, because on a cluster the keys are on several nodes.
 --
 -- Promises: the highest time never falls, even if the server's clock is set back, as long as the script is called for
 -- it at least once in eight leases. The first token of a semaphore is at least as high. A process counts as alive from
@@ -25,8 +25,8 @@ local now, micros = clock()
 local lease = tonumber(ARGV[1])
 local ttl = text(lease * LEASES)
 
--- The first write of each part needs no memory, because a server whose memory is full accepts other writes only after
--- one.
+-- The first write of each part needs no memory: a server whose memory is full accepts other writes only after such a
+-- write.
 local parts = {}
 
 function parts.clock(key, seen)

@@ -71,6 +71,7 @@ impl Query<'_> {
     /// Writes the query as its script takes it.
     pub fn encode(&self, owner: &Owner, sink: &mut impl Sink) {
         let (verb, name) = (self.verb(), self.name(owner));
+        // No query has more than 8 arguments.
         sink.begin(verb, verb.keys().len(), 8);
         verb.add_keys(&name, sink);
         match self {
@@ -121,7 +122,7 @@ fn read_part(part: &str, owner: &Owner, sink: &mut impl Sink) {
 /// The shortest time for which a revocation is stored. A holder that reconnects within it does not get the permit back.
 const REMEMBERED_MS: u64 = 60 * 60 * 1_000;
 
-/// The same in leases of the permit. The longer time counts.
+/// The same in leases of the permit. The longer of the two times counts.
 const REMEMBERED_LEASES: u64 = 8;
 
 /// Caps the lease that an id names, because the id is an operator's input.
@@ -137,8 +138,8 @@ pub struct RevokeQuery<'a> {
 }
 
 impl<'a> RevokeQuery<'a> {
-    /// `name` is the prefix of the semaphore's keys, `floor` the first token of a semaphore that has none yet, in microseconds.
-    /// Returns `None` if `id` is no permit's id, or names more units than `max_weight`.
+    /// `name` is the prefix of the semaphore's keys, `floor` the first token of a semaphore that has none yet, in
+    /// microseconds. Returns `None` if `id` is no permit's id, or names more units than `max_weight`.
     pub fn new(name: &'a str, id: &'a str, floor: u64, max_weight: u32) -> Option<Self> {
         let is_permit = |id: &UnitId<'_>| id.unit == 1 && id.lease.weight <= max_weight;
         let read = UnitId::read(id).filter(is_permit)?;

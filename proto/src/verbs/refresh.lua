@@ -1,8 +1,8 @@
 -- refresh: moves the end of live leases forward.
 --
 -- Promise: a lease that has ended stays ended, even if its units are still free. Only the ends of units that are named and
--- still held are changed. Ended units are removed. A delayed call that runs after a later one moves no end back. The counter of tokens outlives every
--- refreshed permit.
+-- still held are changed. Ended units are removed. A delayed call that runs after a later one moves no end back. The last
+-- token outlives every refreshed permit.
 --
 -- The script grants nothing, so it has no key of the queue: the head polls when a lease ends.
 --
@@ -20,8 +20,9 @@ local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
 -- All semaphores share one list, because lists are slow to grow.
 local members = {}
--- A lease that is shorter than its permit's own is provisional, and may have become a whole one since. So it never
--- moves an end back. A whole lease does, if the end was written before the clock was set back.
+-- A refresh for less than the lease in the ids is for a claim that still waits, which may have been granted since, with a
+-- later end. So it never moves an end back. A refresh for a whole lease does, if the end was written before the clock was
+-- set back.
 local own = string.match(ARGV[3], '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)')
 local option = lease < tonumber(own, 36) and 'GT' or 'XX'
 local all, at, is_empty = true, 2, {}

@@ -6,7 +6,7 @@ pub enum Reply {
     Integer(i64),
     Text(String),
     List(Vec<Reply>),
-    /// No script returns it.
+    /// A type that no script returns.
     Other,
 }
 

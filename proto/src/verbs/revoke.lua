@@ -1,9 +1,9 @@
 -- revoke: takes a permit from its holder, or a claim from the queue, for an operator.
 --
 -- Promises: only the id that is named is touched, and only if it is held or waits now. The next waiters are granted in
--- the same call, and the owner of the permit is notified. It then gives up the whole permit, with what was added to it.
+-- the same call, and the process of the permit is notified. It then gives up the whole permit, with its growths.
 -- The revocation is stored for `remember` ms. Until then an acquire of the permit gets nothing, under any id, if an earlier
--- acquire may have been sent. A delayed first acquire is not checked: its units last until the owner learns of the
+-- acquire may have been sent. A delayed first acquire is not checked: its units last until the process learns of the
 -- revocation.
 --
 -- KEYS  held, queue, alive, token; see grant.lua
@@ -28,7 +28,7 @@ end
 -- No permit has more units than this. A reservation of a budget is one.
 local budget = budgets and budgets[held]
 local units, was_there = budget and 1 or math.min(tonumber(weight, 36), 1000), call('ZSCORE', queue, id)
--- The holder may have used all that a budget has reserved for it.
+-- A unit as `free` takes it. All units that a budget has reserved count as used, because the holder may have used them.
 local function name_of(unit)
   return budget and id .. ' ' .. text(tonumber(weight, 36)) or unit == 1 and id or id .. ':' .. unit
 end
@@ -39,7 +39,7 @@ for unit = 1, not budget and semaphore.used > 0 and units or 0 do
   was_there = was_there or call('ZSCORE', held, name_of(unit))
 end
 if was_there then
-  -- First, because PUBLISH fails if the user may not publish. Then nothing has changed.
+  -- First, so that nothing has changed if this fails: the user may lack the right to publish.
   notify(held, process, permit .. ' revoked')
   leave(queue, alive, id)
   for unit = 1, units do

@@ -1,4 +1,4 @@
-//! Commands as the headers of the scripts have them, and every reply.
+//! Commands are encoded as the headers of the scripts describe, and every reply is decoded or refused.
 
 use super::{
     Acquired, Answer, Charge, Command, CommandSink, Flow, Group, LeaseId, LeaseName, LeaseUnits,
@@ -7,7 +7,7 @@ use super::{
 };
 use std::{fmt::Display, time::Duration};
 
-/// The words of an encoded command.
+/// An encoded command: its script and its number of keys; then the keys and the arguments.
 #[derive(Debug, Default)]
 struct RecordedRun(Option<(Verb, usize)>, Vec<String>);
 
@@ -147,7 +147,7 @@ fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
 }
 
 #[test]
-fn units_are_written_one_by_one_those_that_a_permit_still_has() {
+fn each_unit_that_a_permit_still_has_is_written() {
     let (kept, others) = units(1, 9, 4).split(2);
     let groups = vec![
         group("a", vec![others, units(2, 9, 1)]),
@@ -178,9 +178,10 @@ fn presence_has_the_clock_and_on_one_server_the_processes_and_the_limits() {
             vec![clock.clone(), processes, "s:limits{s:processes}".to_owned()]
         )
     );
-    let own = ["2", "processes", "p1:3000"];
+    let processes_part = ["2", "processes", "p1:3000"];
     let first = ["3000", "2", "clock", "8"];
-    assert_eq!(args, [&first[..], &own, &["2", "limits", "7"]].concat());
+    let limits_part = ["2", "limits", "7"];
+    assert_eq!(args, [&first[..], &processes_part, &limits_part].concat());
     let (_, keys, args) = written(&Command::Presence(vec![Part::Clock(8)]));
     assert_eq!((keys, args.len()), (vec![clock], 4));
     let (_, keys, args) = written(&Command::Presence(Vec::new()));
@@ -190,7 +191,7 @@ fn presence_has_the_clock_and_on_one_server_the_processes_and_the_limits() {
         (verb, keys),
         (Verb::Presence, vec!["s:processes".to_owned()])
     );
-    assert_eq!(args, [&["0"][..], &own].concat());
+    assert_eq!(args, [&["0"][..], &processes_part].concat());
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn list(items: impl IntoIterator<Item = i64>) -> Reply {
 }
 
 #[test]
-fn what_is_held_is_told_for_each_permit() {
+fn an_answer_reports_for_each_permit_if_all_of_it_is_held() {
     let groups = || {
         vec![
             group("a", vec![units(1, 9, 2)]),
@@ -233,9 +234,10 @@ fn what_is_held_is_told_for_each_permit() {
     let held = |each: [bool; 2]| Some(Answer::Held(each.to_vec()));
     assert_eq!(refresh.decode(&int(5)), held([true, true]));
     assert_eq!(refresh.decode(&list([5, 1, 0, 1])), held([false, true]));
-    let asked = release(true, groups());
-    assert_eq!(asked.decode(&list([5, 1, 1, 0])), held([true, false]));
-    assert_eq!(asked.decode(&int(0)), None);
+    let release_with_answer = release(true, groups());
+    let answer = release_with_answer.decode(&list([5, 1, 1, 0]));
+    assert_eq!(answer, held([true, false]));
+    assert_eq!(release_with_answer.decode(&int(0)), None);
     assert_eq!(release(false, groups()).decode(&int(0)), Some(Answer::Done));
     for wrong in [
         list([5, 1, 1]),
@@ -244,7 +246,7 @@ fn what_is_held_is_told_for_each_permit() {
         list([-1, 1, 1, 1]),
     ] {
         assert_eq!(
-            (refresh.decode(&wrong), asked.decode(&wrong)),
+            (refresh.decode(&wrong), release_with_answer.decode(&wrong)),
             (None, None),
             "{wrong:?}"
         );
@@ -252,7 +254,7 @@ fn what_is_held_is_told_for_each_permit() {
 }
 
 #[test]
-fn claims_are_answered_together_with_the_time() {
+fn each_claim_of_a_call_has_an_answer_behind_the_time() {
     let claim = |levels: usize| {
         let level = wanted("a", units(1, 9, 1), None, Standing::New);
         vec![level; levels]
@@ -275,18 +277,18 @@ fn claims_are_answered_together_with_the_time() {
 }
 
 #[test]
-fn limits_are_told_by_their_version_and_only_if_they_are_others() {
+fn limits_are_reported_with_their_version_and_only_if_they_have_changed() {
     let command = Command::Presence(vec![Part::Processes, Part::Limits(Some(7))]);
     let text = |text: &str| Reply::Text(text.into());
-    let told = |limits: Reply| {
+    let decoded = |limits: Reply| {
         let answer = command.decode(&Reply::List(vec![int(5), int(1), limits]));
         answer.map(|answer| match answer {
-            Answer::Presence(5, None, Some(1), told) => told,
+            Answer::Presence(5, None, Some(1), limits) => limits,
             other => panic!("{other:?}"),
         })
     };
-    assert_eq!(told(int(0)), Some(None));
-    assert_eq!(told(list([])), Some(Some(OperatorLimits::default())));
+    assert_eq!(decoded(int(0)), Some(None));
+    assert_eq!(decoded(list([])), Some(Some(OperatorLimits::default())));
     let pairs = [
         ["a:b", "3 1 note"],
         ["*version", "1795345200123456 1795345200000000"],
@@ -301,14 +303,14 @@ fn limits_are_told_by_their_version_and_only_if_they_are_others() {
         first: 1_795_345_200_000_000,
         limits: vec![("a:b".into(), 3), ("a".into(), 0)],
     };
-    assert_eq!(told(Reply::List(all.collect())), Some(Some(expected)));
-    assert_eq!(told(Reply::List(vec![text("a")])), None);
-    assert_eq!(told(Reply::Other), None);
+    assert_eq!(decoded(Reply::List(all.collect())), Some(Some(expected)));
+    assert_eq!(decoded(Reply::List(vec![text("a")])), None);
+    assert_eq!(decoded(Reply::Other), None);
 }
 
-/// Each reply of up to six items of these.
+/// Tries lists of up to six of these items.
 #[test]
-fn no_reply_is_more_than_an_answer_or_none() {
+fn no_reply_makes_decoding_panic() {
     let items = [
         int(-2),
         int(0),
@@ -477,7 +479,7 @@ fn limits_and_processes_are_named_by_keys_of_the_store() {
 }
 
 #[test]
-fn a_change_is_done_if_its_reply_says_one() {
+fn a_change_is_done_if_its_reply_has_a_1_behind_the_time() {
     assert_eq!(is_done(&list([100, 1])), Some(true));
     assert_eq!(is_done(&list([100, 0])), Some(false));
     for reply in [list([100]), list([-1, 1]), Reply::Other] {
@@ -549,8 +551,8 @@ fn a_refresh_and_a_release_report_what_is_settled() {
         settled.into_iter().for_each(|used| ended.settle(used));
         ended.settle_rest();
         assert_eq!(released(&ended), format!("{id} {expected}"));
-        if let Some(own) = &mut ended.reservation {
-            own.keeps_member = true;
+        if let Some(reservation) = &mut ended.reservation {
+            reservation.keeps_member = true;
         }
         assert_eq!(released(&ended), format!("{id} {expected} keep"));
     }

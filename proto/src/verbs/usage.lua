@@ -1,14 +1,15 @@
--- usage: lists what is held of a semaphore, and what waits for it, some at a time.
+-- usage: lists the held units, the waiters and the pause of a semaphore, page by page.
 --
 -- Promises: it writes nothing. A member that stays while all pages are read is on at least one of them. Ended units may
 -- be listed too. A semaphore with fewer members than a page is on one page.
 --
 -- KEYS  held, queue, alive; see grant.lua
--- ARGV  1 count  how many members of each key a page has, about
+-- ARGV  1 count  the approximate number of members of each key on a page
 --       2 3, the number of arguments that follow
 --       and for each key
---         cursor  where the page begins: 0 at first, - if the key is read
--- Returns the server's time in ms, and for each key where it goes on, and a list of the members with their scores.
+--         cursor  0 for the first page, then the cursor that the last page has returned. -: the key is read to its end
+-- Returns the server's time in ms, and for each key the cursor of the next page, and a list of the members with their
+-- scores.
 
 local now = clock()
 local page = {now}

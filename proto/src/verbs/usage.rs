@@ -31,8 +31,8 @@ impl Cursors {
 }
 
 impl UsageListing {
-    /// Adds a page. Returns `None` if the reply is no page, `Some(None)` after the last page, and else the cursors of the
-    /// next page.
+    /// Adds a page. Returns `None` if the reply is no page, `Some(None)` after the last page, and else the cursors of
+    /// the next page.
     pub fn add(&mut self, page: &Reply) -> Option<Option<Cursors>> {
         let [now, held, queue, alive] = page.list()? else {
             return None;
@@ -54,8 +54,8 @@ impl UsageListing {
         entries.find_map(|id| Some((PauseEntry::read(id)?, *self.alive.get(id)?)))
     }
 
-    /// The entries in the order of the queue, with the times until which they count as alive. Includes the pause, whose id is
-    /// no [`UnitId`](super::UnitId). A waiter that was granted between two pages is listed as a holder only.
+    /// The entries in the order of the queue, with the times until which they count as alive. Includes the pause, whose
+    /// id is no [`UnitId`](super::UnitId). A waiter that was granted between two pages is listed as a holder only.
     pub fn waiting(&self) -> Vec<(&str, u64)> {
         let queue = self.queue.iter();
         let queue = queue.filter(|(id, _)| !self.held.contains_key(*id));
@@ -68,7 +68,7 @@ impl UsageListing {
     }
 }
 
-/// The cursor of a list's next page, and the members of this page with their scores.
+/// Reads the cursor of a list's next page, and the members of this page with their scores.
 fn list(reply: &Reply) -> Option<(&str, Vec<(String, f64)>)> {
     let [cursor, members] = reply.list()? else {
         return None;
@@ -90,8 +90,8 @@ fn ends_after(now: u64, pairs: Vec<(String, f64)>) -> impl Iterator<Item = (Stri
     })
 }
 
-/// A pause, parsed from the id of its entry in the queue. Times are ms: `since` by the server's clock, `length` from then
-/// on.
+/// A pause, parsed from the id of its entry in the queue. Times are ms: `since` by the server's clock, `length` from
+/// then on.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PauseEntry {
     pub since: u64,
@@ -128,8 +128,8 @@ impl PauseEntry {
     }
 }
 
-/// Reads the reply of revoke.lua, pause.lua or limits.lua: true if the change was made, or if the pause that it ends
-/// existed.
+/// Reads the reply of revoke.lua, pause.lua or limits.lua: true if the change was made. The end of a pause counts as
+/// made only if the pause existed.
 pub fn is_done(reply: &Reply) -> Option<bool> {
     match reply.list()? {
         [now, done] => millis(now.integer()?)

@@ -11,7 +11,7 @@ pub enum Verb {
     Acquire,
     Refresh,
     Release,
-    /// The same for levels that include budgets. Separate scripts, so that the others do not pay for budgets.
+    /// The same three for levels that include budgets. They are separate, so that the others do not pay for budgets.
     AcquireBudgets,
     RefreshBudgets,
     ReleaseBudgets,
@@ -23,7 +23,7 @@ pub enum Verb {
     Check,
 }
 
-/// The key of the tokens. A budget has its state in its place.
+/// The suffix of the key of the last token. A budget has no tokens: its script gets the key of its state instead.
 const TOKEN: &str = ":token";
 
 /// Concatenates files of this folder at compile time.
@@ -96,8 +96,8 @@ impl Verb {
         }
     }
 
-    /// The ends of the names of a semaphore's keys, in the order in which the script takes the keys. A key of the store
-    /// itself is named as a whole.
+    /// The suffixes of the names of a semaphore's keys, in the order in which the script takes the keys. A script for
+    /// keys of the store itself gets their whole names, without a suffix.
     pub fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Acquire
@@ -124,7 +124,7 @@ impl Verb {
         }
     }
 
-    /// The script that serves these units: another one if they include reservations of budgets.
+    /// The script for these units: this one, or its variant for budgets if the units include reservations.
     pub(super) fn serving<'a>(self, mut units: impl Iterator<Item = &'a LeaseUnits>) -> Self {
         let with_budgets = units.any(|units| units.reservation.is_some());
         match self {
