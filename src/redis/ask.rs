@@ -177,7 +177,7 @@ impl Store {
             };
             match question.retry_delay_after(outcome) {
                 Some(delay) if until > Instant::now() + delay + MIN_ATTEMPT_TIME => {
-                    sleep(delay).await
+                    sleep(delay).await;
                 }
                 _ => return replies,
             }

@@ -47,8 +47,8 @@ struct Account {
     /// True if it has expired before its process could make it last for a whole lease. Then nothing counts, even if the
     /// permit was granted a moment before.
     is_freed: bool,
-    /// Units of a rate that stay spent although their claim was refused: it was sent again, because too few replicas had
-    /// confirmed its grant.
+    /// Units of a rate that stay spent although a later grant of the id counts again: its claim was refused after a grant
+    /// that too few replicas had confirmed, or the grant expired before its process knew it.
     wasted: i64,
 }
 
@@ -453,7 +453,10 @@ impl Budgets {
             let (_, weight) = terms(&used.id);
             let account = self.accounts.entry((key, name)).or_default();
             account.used += used.units;
-            account.is_lost |= used.expires;
+            if used.expires {
+                account.is_lost = true;
+                account.wasted = account.used;
+            }
             account.is_freed |= used.is_freed;
             let exceeds = account.used > weight;
             let bound = self.bounds.entry(key).or_default();
@@ -716,7 +719,6 @@ impl Budgets {
             .map(|((_, name), account)| (name.serial, *account))
             .collect();
         let used: i64 = own.iter().map(|(_, account)| account.used).sum();
-        let wasted: i64 = own.iter().map(|(_, account)| account.wasted).sum();
         let is_lost =
             own.iter().any(|(_, account)| account.is_lost) || self.killed.contains(&who.0);
         let is_freed = own.iter().any(|(_, account)| account.is_freed);
@@ -745,6 +747,8 @@ impl Budgets {
         } else {
             most
         };
+        let wasted = own.iter().map(|(_, account)| account.wasted).sum();
+        let wasted: i64 = if is_rate { wasted } else { 0 };
         // If a clock jumps ahead of the end of a reservation, its acquire may run once more.
         let has_jumped = self.moved.contains(&level.key) || !self.stepped.is_empty();
         check(
