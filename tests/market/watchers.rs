@@ -69,8 +69,8 @@ async fn a_long_queue_is_counted_and_its_heartbeats_cause_no_events() {
     let permits = feed.until("permits", all_wait).await;
     assert_eq!(permits["waiting"].as_array().map(Vec::len), Some(100));
 
-    // The refresh of the holder's lease causes an event every few seconds. If waiters' heartbeats counted as changes, each
-    // read of the account would cause one, some thirty in all.
+    // The refresh of the holder's lease causes an event every few seconds. If waiters' heartbeats counted as changes,
+    // each read of the account would cause one, some thirty in all.
     let mut events = 0;
     let counting = async {
         loop {

@@ -56,8 +56,8 @@ impl Processes {
         }
     }
 
-    /// Sends a request to the process with this number, modulo 2. Returns the status and body of the answer, or `None` if it breaks off
-    /// or never arrives, so that the outcome is unknown.
+    /// Sends a request to the process with this number, modulo 2. Returns the status and body of the answer, or `None`
+    /// if it breaks off or never arrives, so that the outcome is unknown.
     pub(super) async fn send(
         &self,
         number: usize,

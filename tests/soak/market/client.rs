@@ -77,8 +77,8 @@ impl Processes {
         }
     }
 
-    /// Sends a request to the process with this number, modulo the number of processes. Returns the status and the body,
-    /// or `None` if the answer breaks off or does not arrive.
+    /// Sends a request to the process with this number, modulo the number of processes. Returns the status and the
+    /// body, or `None` if the answer breaks off or does not arrive.
     pub(crate) async fn send(
         &self,
         number: usize,
