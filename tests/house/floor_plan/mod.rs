@@ -9,7 +9,7 @@ mod source;
 use graph::arrows;
 use source::{Source, sources};
 
-/// The modules that a request passes, from the top down. Each may use only those after it, and [`GROUND`].
+/// The modules that a request passes, from the top down. Each may use only those after it, and [`BASE`].
 const HTTP: [&str; 18] = [
     "usage_routes",
     "layer",
@@ -31,11 +31,11 @@ const HTTP: [&str; 18] = [
     "semaphore",
 ];
 
-/// The stores. Each may use only `semaphore` and [`GROUND`].
+/// The stores. Each may use only `semaphore` and [`BASE`].
 const STORAGE: [&str; 3] = ["lock", "memory", "redis"];
 
 /// The modules that both halves use.
-const GROUND: [&str; 4] = ["background", "observe", "sync", "timer"];
+const BASE: [&str; 4] = ["background", "observe", "sync", "timer"];
 
 /// Only documentation, so it uses nothing.
 const GUIDE: &str = "guide";
@@ -44,14 +44,14 @@ const GUIDE: &str = "guide";
 fn may_use(module: &str, used: &str) -> Option<bool> {
     match module {
         GUIDE => return Some(false),
-        _ if GROUND.contains(&module) => return Some(false),
+        _ if BASE.contains(&module) => return Some(false),
         _ if STORAGE.contains(&module) => {
-            return Some(used == "semaphore" || GROUND.contains(&used));
+            return Some(used == "semaphore" || BASE.contains(&used));
         }
         _ => {}
     }
     let floor = HTTP.iter().position(|floor| *floor == module)?;
-    Some(HTTP[floor + 1..].contains(&used) || GROUND.contains(&used))
+    Some(HTTP[floor + 1..].contains(&used) || BASE.contains(&used))
 }
 
 fn is_http(source: &&Source) -> bool {
