@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 const FAULTS: usize = 35;
 const BAD_INPUTS: usize = 22;
 
-/// The cells of each row of the table under a heading, without its head.
+/// The cells of each row of the table under a heading. The row of the table's head is left out.
 fn rows(heading: &str) -> Vec<Vec<String>> {
     let text = read("TESTING.md");
     let (_, section) = text
@@ -34,7 +34,7 @@ fn tests(text: &str) -> Vec<(&str, &str)> {
     named.filter(|(file, _)| file.ends_with(".rs")).collect()
 }
 
-/// True if a file has a test of this name, or lists it as a fact.
+/// True if a source file has a test of this name, or lists the name in a macro such as `facts!`.
 fn has_test(source: &str, name: &str) -> bool {
     let is_listed = source.lines().any(|line| line.trim() == name);
     let function = format!("fn {name}(");
@@ -44,7 +44,7 @@ fn has_test(source: &str, name: &str) -> bool {
 }
 
 #[test]
-fn each_test_that_is_named_exists() {
+fn each_test_that_the_tables_name_exists() {
     let text = read("TESTING.md");
     let missing = |(file, name): &(&str, &str)| !has_test(&read(file), name);
     let missing: Vec<_> = tests(&text).into_iter().filter(missing).collect();
@@ -68,7 +68,7 @@ fn each_bad_input_has_a_test() {
 }
 
 #[test]
-fn a_test_is_found_by_its_name_and_nothing_else_is() {
+fn only_whole_names_of_tests_are_found() {
     let source = "#[test]\nfn one() {}\n\nfn helper() {}\n\nfacts! {\n    a_fact\n}\n";
     assert!(has_test(source, "one") && has_test(source, "a_fact"));
     assert!(!has_test(source, "helper") && !has_test(source, "on") && !has_test(source, "two"));

@@ -1,4 +1,5 @@
-//! The repository: its floor plan, its package, its documents, its prose, the runner of its tests, and their oracles.
+//! Tests of the repository itself: its floor plan, package, documents and prose, its test runner, and the helpers of
+//! its tests.
 
 mod fault_matrix;
 mod floor_plan;

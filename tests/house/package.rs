@@ -1,4 +1,4 @@
-//! The published package is whole, its front page is right, and CI runs the README's commands.
+//! The published packages are complete, the README agrees with the manifest, and CI runs the scripts of `tests`.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::repository::{read, root};
 
-/// The lines that cargo writes.
+/// The lines that cargo prints.
 fn cargo(arguments: &[&str]) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
         .args(arguments)
@@ -49,15 +49,15 @@ fn section(name: &str) -> Vec<String> {
 /// The files under a folder, as paths from the root, without those of other packages.
 fn files(folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut open = vec![root().join(folder)];
-    while let Some(folder) = open.pop() {
+    let mut unvisited = vec![root().join(folder)];
+    while let Some(folder) = unvisited.pop() {
         if folder.join("Cargo.toml").exists() {
             continue;
         }
         for entry in fs::read_dir(folder).expect("it is a folder") {
             let path = entry.expect("it can be read").path();
             match path.is_dir() {
-                true => open.push(path),
+                true => unvisited.push(path),
                 false => found.push(path.strip_prefix(root()).expect("it is inside").into()),
             }
         }
@@ -72,9 +72,10 @@ fn all_sources_and_examples_are_published_and_no_tests_are() {
         let path = path.to_str().expect("a path is text");
         assert!(packaged.contains(path), "{path} is not in the package");
     }
-    let home = ["benches/", "tests/", "target/"];
+    let unpublished = ["benches/", "tests/", "target/"];
     for path in &packaged {
-        assert!(!home.iter().any(|home| path.starts_with(home)), "{path}");
+        let is_published = !unpublished.iter().any(|folder| path.starts_with(folder));
+        assert!(is_published, "{path}");
     }
 }
 
@@ -97,7 +98,7 @@ fn links(page: &str) -> impl Iterator<Item = &str> {
     targets.map(|target| target.split(')').next().unwrap_or_default())
 }
 
-/// A re-export of a public module's item is only a line without a summary, unless it is inlined.
+/// rustdoc shows a re-export of a public module's item without a summary, unless it is inlined.
 #[test]
 fn each_type_has_its_summary_on_the_crate_s_page() {
     let root = read("src/lib.rs");
@@ -105,9 +106,9 @@ fn each_type_has_its_summary_on_the_crate_s_page() {
     assert!(public.contains(&"semaphore"));
     let lines: Vec<_> = root.lines().collect();
     for pair in lines.windows(2) {
-        let of = pair[1].strip_prefix("pub use ").unwrap_or_default();
-        let of = of.split("::").next().unwrap_or_default();
-        let is_shown = !public.contains(&of) || pair[0] == "#[doc(inline)]";
+        let path = pair[1].strip_prefix("pub use ").unwrap_or_default();
+        let module = path.split("::").next().unwrap_or_default();
+        let is_shown = !public.contains(&module) || pair[0] == "#[doc(inline)]";
         assert!(is_shown, "{}", pair[1]);
     }
 }
@@ -133,16 +134,16 @@ fn the_front_page_names_each_feature() {
 }
 
 #[test]
-fn the_badges_say_what_the_manifest_says() {
+fn the_badges_agree_with_the_manifest() {
     let rust = manifest("rust-version").replace('"', "");
     let licence = manifest("license").replace('"', "").replace("OR", "or");
-    for (badge, says) in [("rust", format!("{rust}+")), ("licence", licence)] {
+    for (badge, text) in [("rust", format!("{rust}+")), ("licence", licence)] {
         let picture = read(format!("docs/badges/{badge}.svg"));
         assert!(
-            picture.contains(&format!(">{says}</text>")),
-            "{badge}: {says}"
+            picture.contains(&format!(">{text}</text>")),
+            "{badge}: {text}"
         );
-        let shown = format!("![{badge}: {says}](docs/badges/{badge}.svg)");
+        let shown = format!("![{badge}: {text}](docs/badges/{badge}.svg)");
         assert!(read("README.md").contains(&shown), "{shown}");
     }
     assert_eq!(manifest("unsafe_code"), "\"forbid\"");
@@ -191,7 +192,7 @@ fn is_at_most(version: &str, other: &str) -> bool {
         .is_le()
 }
 
-/// `rust-version` is honest: no crate that users get with this one needs a newer Rust.
+/// `rust-version` is true for users: no crate that they build with this one needs a newer Rust.
 #[test]
 fn no_dependency_needs_a_newer_rust_than_this_crate() {
     let shipped = tree("normal,build", "{p}", "--all-features");
@@ -214,17 +215,17 @@ fn no_dependency_needs_a_newer_rust_than_this_crate() {
     assert!(!shipped.iter().any(|name| name.starts_with("criterion ")));
 }
 
-/// `tokio v1.0.0` of a line that may go on.
+/// The first two words of a line, such as `tokio v1.0.0`.
 fn name_and_version(line: &str) -> &str {
     let end = line.match_indices(' ').nth(1);
     end.map_or(line, |(end, _)| &line[..end])
 }
 
-/// Rust is there on a build server, perhaps an old one.
+/// The only command of CI besides the scripts: the build server may have an old Rust.
 const SETUP: &str = "rustup update stable";
 
 #[test]
-fn ci_runs_the_scripts_that_everybody_runs() {
+fn ci_runs_only_scripts_that_can_be_run_anywhere() {
     let workflow = read(".github/workflows/ci.yml");
     let commands = workflow
         .lines()
@@ -240,7 +241,7 @@ fn ci_runs_the_scripts_that_everybody_runs() {
 }
 
 #[test]
-fn ci_takes_each_step_of_a_release() {
+fn ci_runs_each_step_of_the_package_script() {
     let script = read("tests/package.sh");
     let steps = script.lines().find_map(|line| line.strip_prefix("steps=("));
     let steps = steps.and_then(|steps| steps.strip_suffix(')'));
@@ -252,10 +253,10 @@ fn ci_takes_each_step_of_a_release() {
     );
 }
 
-/// A later field of a non-exhaustive variant breaks no caller. Callers make values of the exceptions.
+/// A new field of a non-exhaustive variant breaks no caller. Callers construct the exceptions.
 #[test]
-fn each_variant_with_fields_is_open_to_further_ones() {
-    let of_callers = ["ShareOf"];
+fn each_variant_with_fields_is_non_exhaustive() {
+    let exceptions = ["ShareOf"];
     let mut seen = 0;
     for path in files("src") {
         let text = read(path.to_str().expect("a path is text"));
@@ -265,8 +266,8 @@ fn each_variant_with_fields_is_open_to_further_ones() {
             for pair in lines.windows(2).filter(|pair| has_fields(pair[1])) {
                 seen += 1;
                 let is_open = pair[0].trim() == "#[non_exhaustive]";
-                let is_of_callers = of_callers.iter().any(|name| pair[1].contains(name));
-                assert!(is_open || is_of_callers, "{}: {}", path.display(), pair[1]);
+                let is_exception = exceptions.iter().any(|name| pair[1].contains(name));
+                assert!(is_open || is_exception, "{}: {}", path.display(), pair[1]);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Each promise of the guide has tests, each test file names the promises that it shows, and `TESTING.md` has the table.
-//! `BLESS=1` rewrites the table.
+//! Each promise of the guide has tests, and each test file lists the promises that it proves. `TESTING.md` has the
+//! table of both, which `BLESS=1` rewrites.
 
 use std::{collections::BTreeMap, env, fs};
 
@@ -8,8 +8,8 @@ use crate::repository::{files, name, read, root};
 const BEGIN: &str = "<!-- promises: begin -->\n";
 const END: &str = "<!-- promises: end -->\n";
 
-/// Folders whose tests show no promise of the guide.
-const OTHERS: [(&str, &str); 6] = [
+/// Folders whose tests prove no promise of the guide, and the reason.
+const WITHOUT_PROMISES: [(&str, &str); 6] = [
     ("api", "the public API as a list"),
     ("guide", "the guide's examples"),
     ("house", "the repository"),
@@ -25,10 +25,10 @@ const MARKS: [&str; 3] = ["#[test]", "#[tokio::test", "facts!"];
 fn promises() -> BTreeMap<u32, String> {
     let text = read("src/guide/promises.rs");
     let text = text.replace("\n//!   ", " ");
-    let listed = text
+    let entries = text
         .lines()
         .filter_map(|line| line.strip_prefix("//! - **P"));
-    let promises = listed.map(|promise| {
+    let promises = entries.map(|promise| {
         let (number, text) = promise.split_once("** ").expect("a number and a text");
         let end = text.find(". ").map_or(text.len(), |end| end + 1);
         (number.parse().expect("a number"), text[..end].to_owned())
@@ -36,8 +36,8 @@ fn promises() -> BTreeMap<u32, String> {
     promises.collect()
 }
 
-/// The promises that the docs of a test file name. `None` if they have no such line.
-fn shown(text: &str) -> Option<Vec<u32>> {
+/// The promises that the docs of a test file list. `None` if they have no such line.
+fn listed_promises(text: &str) -> Option<Vec<u32>> {
     let list = text
         .lines()
         .take_while(|line| line.starts_with("//"))
@@ -53,31 +53,35 @@ fn shown(text: &str) -> Option<Vec<u32>> {
     Some(numbers.collect())
 }
 
-/// The files with tests, as paths below `tests`, and the promises that they name.
+/// The files with tests, as paths below `tests`, and the promises that they list. `None` if the line is missing.
 fn test_files() -> Vec<(String, Option<Vec<u32>>)> {
     let tests = root().join("tests");
     let all = files(&tests).into_iter().filter_map(|path| {
         let name = name(&path, &tests);
-        let mut others = OTHERS.iter();
-        let is_other = others.any(|(folder, _)| name.starts_with(&format!("{folder}/")));
-        let text = (name.ends_with(".rs") && !is_other).then(|| read(&path))?;
+        let is_exempt = WITHOUT_PROMISES
+            .iter()
+            .any(|(folder, _)| name.starts_with(&format!("{folder}/")));
+        let text = (name.ends_with(".rs") && !is_exempt).then(|| read(&path))?;
         let has_tests = MARKS.iter().any(|mark| text.contains(mark));
-        has_tests.then(|| (name, shown(&text)))
+        has_tests.then(|| (name, listed_promises(&text)))
     });
     let mut all: Vec<_> = all.collect();
     all.sort();
     all
 }
 
+/// The table of promises for `TESTING.md`.
 fn table() -> String {
     let files = test_files();
     let rows = promises().into_iter().map(|(number, text)| {
-        let shows = |(_, shown): &&(String, Option<Vec<u32>>)| {
-            shown.as_ref().is_some_and(|shown| shown.contains(&number))
+        let proves = |(_, listed): &&(String, Option<Vec<u32>>)| {
+            listed
+                .as_ref()
+                .is_some_and(|listed| listed.contains(&number))
         };
         let names = files
             .iter()
-            .filter(shows)
+            .filter(proves)
             .map(|(name, _)| format!("`{name}`"));
         let names: Vec<_> = names.collect();
         format!("| P{number} | {text} | {} |\n", names.join(", "))
@@ -87,21 +91,24 @@ fn table() -> String {
 }
 
 #[test]
-fn each_test_file_names_the_promises_that_it_shows() {
+fn each_test_file_lists_the_promises_that_it_proves() {
     let files = test_files();
     assert!(files.len() > 100, "{}", files.len());
-    let silent = files.iter().filter(|(_, shown)| shown.is_none());
-    let silent: Vec<_> = silent.map(|(name, _)| name).collect();
-    assert!(silent.is_empty(), "without `//! Promises: …`: {silent:#?}");
+    let without_line = files.iter().filter(|(_, listed)| listed.is_none());
+    let without_line: Vec<_> = without_line.map(|(name, _)| name).collect();
+    assert!(
+        without_line.is_empty(),
+        "without `//! Promises: …`: {without_line:#?}"
+    );
     let promises = promises();
-    for (name, shown) in &files {
-        let mut shown = shown.iter().flatten();
-        assert!(shown.all(|number| promises.contains_key(number)), "{name}");
+    for (name, listed) in &files {
+        let mut listed = listed.iter().flatten();
+        assert!(listed.all(|number| promises.contains_key(number)), "{name}");
     }
 }
 
 #[test]
-fn each_promise_is_numbered_in_turn_and_has_tests() {
+fn promises_are_numbered_consecutively_and_each_has_tests() {
     let promises = promises();
     assert!(promises.len() > 20, "{}", promises.len());
     assert!(
@@ -110,19 +117,22 @@ fn each_promise_is_numbered_in_turn_and_has_tests() {
     );
     let files = test_files();
     for number in promises.keys() {
-        let mut shown = files.iter().flat_map(|(_, shown)| shown.iter().flatten());
-        assert!(shown.any(|shown| shown == number), "P{number} has no test");
+        let mut listed = files.iter().flat_map(|(_, listed)| listed.iter().flatten());
+        assert!(
+            listed.any(|listed| listed == number),
+            "P{number} has no test"
+        );
     }
 }
 
 #[test]
-fn the_table_of_promises_is_that_of_the_test_files() {
+fn the_table_of_promises_matches_the_test_files() {
     let text = read("TESTING.md");
     let (before, rest) = text.split_once(BEGIN).expect("the table begins");
-    let (known, after) = rest.split_once(END).expect("the table ends");
+    let (current, after) = rest.split_once(END).expect("the table ends");
     if env::var_os("BLESS").is_some() {
         let text = [before, BEGIN, &table(), END, after].concat();
         return fs::write(root().join("TESTING.md"), text).expect("it can be written");
     }
-    assert_eq!(known, table(), "`BLESS=1` rewrites it");
+    assert_eq!(current, table(), "`BLESS=1` rewrites it");
 }

@@ -11,7 +11,7 @@ const FOLDERS: [&str; 7] = [
 ];
 const KINDS: [&str; 4] = [".rs", ".lua", ".md", ".sh"];
 
-/// The name of a habit, the words that show it, and the cure.
+/// The name of a habit, an expression that finds it, and the cure.
 const WORDS: [(&str, &str, &str); 7] = [
     (
         "a clause as subject",
@@ -56,7 +56,7 @@ struct Paragraph {
     text: String,
 }
 
-/// The comment in a line of a source file, without its marks, and true if code precedes it.
+/// The comment in a line of a source file, without its marks. The bool is true if code precedes it in the line.
 fn comment<'a>(path: &str, line: &'a str) -> Option<(&'a str, bool)> {
     let mark = match path.rsplit('.').next() {
         Some("rs") => "//",
@@ -77,34 +77,35 @@ fn prose(path: &str, text: &str) -> Vec<Paragraph> {
     let is_page = path.ends_with(".md");
     let mut is_code = false;
     let mut all: Vec<Paragraph> = Vec::new();
+    // True if the next line of prose continues the last paragraph.
     let mut goes_on = false;
-    for (line, own) in (1..).zip(text.lines()) {
-        let own = if is_page {
-            Some((own.trim(), false))
+    for (number, line) in (1..).zip(text.lines()) {
+        let prose = if is_page {
+            Some((line.trim(), false))
         } else {
-            comment(path, own)
+            comment(path, line)
         };
-        let Some((own, follows_code)) = own else {
+        let Some((prose, follows_code)) = prose else {
             (goes_on, is_code) = (false, false);
             continue;
         };
-        if own.starts_with("```") {
+        if prose.starts_with("```") {
             (goes_on, is_code) = (false, !is_code);
             continue;
         }
-        let begins = follows_code || own.starts_with(['-', '*', '|', '#', '>']);
-        if is_code || own.is_empty() {
+        let begins = follows_code || prose.starts_with(['-', '*', '|', '#', '>']);
+        if is_code || prose.is_empty() {
             goes_on = false;
             continue;
         }
         match all.last_mut().filter(|_| goes_on && !begins) {
             Some(last) => {
                 last.text.push(' ');
-                last.text.push_str(own);
+                last.text.push_str(prose);
             }
             None => all.push(Paragraph {
-                line,
-                text: own
+                line: number,
+                text: prose
                     .trim_start_matches(['-', '*', '|', '#', '>', ' '])
                     .to_owned(),
             }),
@@ -114,7 +115,7 @@ fn prose(path: &str, text: &str) -> Vec<Paragraph> {
     all
 }
 
-/// The habits in a text: its line and what shows the habit.
+/// A message for each habit in a text: where it is, its words, and the cure.
 fn habits(path: &str, text: &str) -> Vec<String> {
     static CODE: LazyLock<Regex> = LazyLock::new(|| expression("`[^`]*`"));
     static HABITS: LazyLock<[(&str, Regex, &str); 7]> =
@@ -165,7 +166,7 @@ fn each_habit_is_found_in_comments_and_pages_and_not_in_code() {
 }
 
 #[test]
-fn comments_and_docs_have_no_habit_that_is_read_twice() {
+fn comments_and_docs_have_none_of_these_habits() {
     let found = sources()
         .into_iter()
         .flat_map(|path| habits(&path, &read(&path)));

@@ -1,4 +1,4 @@
-//! The fault proxy injects the faults that it promises: otherwise a test of a fault tests nothing.
+//! The fault proxy of `tests/support` injects the faults that it promises. Otherwise tests of faults prove nothing.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -16,44 +16,48 @@ use tokio::time::timeout;
 const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(10);
 
-/// A server, a proxy in front of it, a client through the proxy, and a client past it.
+/// A server, and a proxy in front of it.
 struct Fixture {
     _server: RedisServer,
     proxy: Proxy,
+    /// A client that is connected through the proxy.
     through: Raw,
-    past: Raw,
+    /// A client that is connected to the server itself.
+    direct: Raw,
 }
 
 async fn fixture() -> Fixture {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let through = Raw::connect(proxy.port()).await;
-    let past = Raw::connect(server.port()).await;
+    let direct = Raw::connect(server.port()).await;
     Fixture {
         _server: server,
         proxy,
         through,
-        past,
+        direct,
     }
 }
 
 impl Fixture {
     async fn is_set(&mut self, key: &str) -> bool {
-        self.past.cmd(&["EXISTS", key]).await.int() == 1
+        self.direct.cmd(&["EXISTS", key]).await.int() == 1
     }
 
-    async fn silence(&mut self, command: &[&str]) {
+    /// Asserts that a command through the proxy gets no reply.
+    async fn assert_silent(&mut self, command: &[&str]) {
         let reply = timeout(SHORT, self.through.try_cmd(command)).await;
-        assert!(reply.is_err(), "no silence but {reply:?}");
+        assert!(reply.is_err(), "a reply: {reply:?}");
     }
 }
 
-fn ended(reply: std::io::Result<Reply>) -> ErrorKind {
+/// The error with which a connection has ended.
+fn end_of_connection(reply: std::io::Result<Reply>) -> ErrorKind {
     reply.expect_err("the connection has ended").kind()
 }
 
 #[tokio::test]
-async fn a_proxy_forwards_and_logs_what_it_saw() {
+async fn a_proxy_forwards_commands_and_logs_them() {
     let mut fixture = fixture().await;
     let binary: [&[u8]; 3] = [b"SET", b"k", b"\xff\r\n\0"];
     fixture.through.cmd(&binary).await;
@@ -73,33 +77,33 @@ async fn a_dropped_reply_was_executed_and_others_are_forwarded() {
     fixture.proxy.drop_replies_to(1, |args| args[0] == b"SET");
     assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
     let end = fixture.through.try_cmd(&["SET", "k", "1"]).await;
-    assert_eq!(ended(end), ErrorKind::UnexpectedEof);
+    assert_eq!(end_of_connection(end), ErrorKind::UnexpectedEof);
     assert!(fixture.is_set("k").await);
     let mut again = Raw::connect(fixture.proxy.port()).await;
     assert_eq!(again.cmd(&["GET", "k"]).await.text(), "1");
 }
 
 #[tokio::test]
-async fn dropped_messages_leave_the_subscription_and_replies_alone() {
+async fn dropping_messages_affects_neither_the_subscription_nor_replies() {
     for protocol in ["2", "3"] {
         let mut fixture = fixture().await;
         fixture.through.cmd(&["HELLO", protocol]).await;
         fixture.through.cmd(&["SUBSCRIBE", "c"]).await;
         fixture.proxy.drop_messages(true);
-        assert_eq!(fixture.past.cmd(&["PUBLISH", "c", "lost"]).await.int(), 1);
+        assert_eq!(fixture.direct.cmd(&["PUBLISH", "c", "lost"]).await.int(), 1);
         assert!(timeout(SHORT, fixture.through.next()).await.is_err());
         if protocol == "3" {
             assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
         }
         fixture.proxy.drop_messages(false);
-        fixture.past.cmd(&["PUBLISH", "c", "heard"]).await;
+        fixture.direct.cmd(&["PUBLISH", "c", "heard"]).await;
         let message = fixture.through.next().await.expect("a message");
         assert_eq!(message.array()[2].text(), "heard");
     }
 }
 
 #[tokio::test]
-async fn each_direction_has_its_own_delay_which_is_latency_and_not_a_queue() {
+async fn each_direction_has_a_delay_which_does_not_add_up_over_commands() {
     let mut fixture = fixture().await;
     for (to_server, to_client) in [(SHORT, Duration::ZERO), (Duration::ZERO, SHORT)] {
         fixture.proxy.delay(to_server, to_client);
@@ -142,14 +146,18 @@ async fn a_killed_connection_ends_in_the_chosen_way() {
         let mut fixture = fixture().await;
         fixture.through.cmd(&["PING"]).await;
         fixture.proxy.kill(end);
-        assert_eq!(ended(fixture.through.next().await), kind, "{end:?}");
+        assert_eq!(
+            end_of_connection(fixture.through.next().await),
+            kind,
+            "{end:?}"
+        );
         let mut again = Raw::connect(fixture.proxy.port()).await;
         assert_eq!(again.cmd(&["PING"]).await.text(), "PONG");
     }
 }
 
 #[tokio::test]
-async fn a_half_closed_connection_takes_what_it_ignores() {
+async fn a_half_closed_connection_accepts_commands_and_ignores_them() {
     let mut fixture = fixture().await;
     fixture.through.cmd(&["PING"]).await;
     fixture.proxy.kill(End::HalfClose);
@@ -167,11 +175,11 @@ async fn a_half_closed_connection_takes_what_it_ignores() {
 }
 
 #[tokio::test]
-async fn a_silenced_connection_takes_commands_and_answers_nothing_while_others_are_served() {
+async fn a_silenced_connection_accepts_commands_and_ignores_them_while_others_are_served() {
     let mut fixture = fixture().await;
     fixture.through.cmd(&["PING"]).await;
     fixture.proxy.kill(End::Silence);
-    fixture.silence(&["SET", "k", "1"]).await;
+    fixture.assert_silent(&["SET", "k", "1"]).await;
     assert!(!fixture.is_set("k").await);
     let mut again = Raw::connect(fixture.proxy.port()).await;
     assert_eq!(again.cmd(&["PING"]).await.text(), "PONG");
@@ -182,18 +190,18 @@ async fn a_silenced_connection_takes_commands_and_answers_nothing_while_others_a
 }
 
 #[tokio::test]
-async fn a_muted_connection_can_be_reset_and_a_refusing_proxy_lets_nobody_back() {
+async fn a_muted_connection_can_be_reset_and_a_refusing_proxy_accepts_no_other() {
     let mut fixture = fixture().await;
     fixture.through.cmd(&["PING"]).await;
     let address = ("127.0.0.1", fixture.proxy.port());
     fixture.proxy.refuse().await;
     assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
     fixture.proxy.mute();
-    fixture.silence(&["SET", "k", "1"]).await;
+    fixture.assert_silent(&["SET", "k", "1"]).await;
     assert!(fixture.is_set("k").await);
     fixture.proxy.kill(End::Reset);
     assert_eq!(
-        ended(fixture.through.next().await),
+        end_of_connection(fixture.through.next().await),
         ErrorKind::ConnectionReset
     );
     let refused = TcpStream::connect(address).expect_err("refused");

@@ -22,7 +22,7 @@ pub(crate) fn name(path: &Path, folder: &Path) -> String {
     name.to_string_lossy().replace('\\', "/")
 }
 
-/// All files below a path.
+/// All files below a folder. For a file, only that file.
 pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_owned()];

@@ -1,4 +1,4 @@
-//! The runner of the tests, `tests/run`, over programs that only print what libtest prints.
+//! The test runner, `tests/run`, with fake test programs, which print the output of libtest.
 
 use std::{
     fs,
@@ -7,7 +7,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Runs a script of the runner's functions in this folder, which has a test program of this text.
+/// Runs a bash script that can call the runner's functions. Its `$1` is this folder, which has the test program
+/// `program-0` of this text.
 fn run(folder: &TempDir, program: &str, script: &str) -> Output {
     let path = folder.path().join("program-0");
     fs::write(&path, format!("#!/usr/bin/env bash\n{program}")).expect("it is written");
@@ -28,7 +29,7 @@ fn text(folder: &TempDir, file: &str) -> String {
 }
 
 #[test]
-fn a_test_that_hangs_is_named_and_ended_with_what_it_has_started() {
+fn a_test_that_hangs_is_named_and_killed_with_the_processes_that_it_has_started() {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let program = "
         printf 'test slow has been running for over 60 seconds\ntest slow ... ok\n'
@@ -36,7 +37,7 @@ fn a_test_that_hangs_is_named_and_ended_with_what_it_has_started() {
         sleep 60 &
         printf '%s' $! >started
         sleep 60";
-    // Two seconds more than libtest takes to report it. A killed process may take a moment to end.
+    // The program reports 60 s at once, so the runner kills it after two. The processes may take a moment to end.
     let script = r#"longest=62
         run_logged "$1/tests" "$1 $1/program-0" && exit 3
         for try in {1..100}; do
@@ -53,8 +54,8 @@ fn a_test_that_hangs_is_named_and_ended_with_what_it_has_started() {
     assert!(printed.contains(named), "{printed}");
 }
 
-/// Runs all of a program, then again what has not passed, and prints the defects.
-const AGAIN: &str = r#"
+/// Runs all tests of the program, runs those that have not passed again, and prints the defects.
+const RUN_TWICE: &str = r#"
     run_logged "$1/tests" "$1 $1/program-0" >"$1/first" && exit 3
     echo "$1 $1/program-0" >"$1/tests/again"
     again "$1/tests"
@@ -65,7 +66,7 @@ const AGAIN: &str = r#"
 #[test]
 fn a_test_that_passes_only_alone_is_a_defect_and_no_failure() {
     let folder = TempDir::new().expect("a temporary folder can be made");
-    // Ended before `late` has run.
+    // The first run ends before `late` has run.
     let program = r#"
         case "$*" in
             *--list*) printf '%s: test\n' fine late racy panics ;;
@@ -78,7 +79,7 @@ fn a_test_that_passes_only_alone_is_a_defect_and_no_failure() {
                 exit 101
                 ;;
         esac"#;
-    let output = run(&folder, program, AGAIN);
+    let output = run(&folder, program, RUN_TWICE);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(text(&folder, "again").trim_end(), "--exact late racy");
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -95,7 +96,7 @@ fn a_test_that_fails_twice_is_a_failure_and_no_defect() {
             *--list*) printf 'broken: test\n' ;;
             *) printf 'test broken ... FAILED\n' && exit 101 ;;
         esac"#;
-    let output = run(&folder, program, AGAIN);
+    let output = run(&folder, program, RUN_TWICE);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(!printed.contains("Defects"), "{printed}");

@@ -1,4 +1,4 @@
-//! The test support is tested too: a wrong oracle is worse than none.
+//! The helpers in `tests/support` are tested too: a wrong oracle is worse than none.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn a_server_is_gone_when_its_handle_is_dropped_even_if_it_was_stopped() {
 }
 
 #[tokio::test]
-async fn a_server_keeps_its_files_in_its_own_folder_and_takes_them_along() {
+async fn a_server_has_a_separate_folder_which_is_removed_with_it() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
     let folder = raw.cmd(&["CONFIG", "GET", "dir"]).await.array()[1].clone();
@@ -108,7 +108,7 @@ async fn a_raw_client_sees_sorted_sets_keys_and_the_clock() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "pigs fly")]
-async fn eventually_panics_with_what_it_waited_for() {
+async fn eventually_panics_with_the_name_of_its_condition() {
     eventually("pigs fly", SHORT, async || false).await;
 }
 

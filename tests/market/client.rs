@@ -12,7 +12,7 @@ use serde_json::Value;
 
 type Http = legacy::Client<HttpConnector, Full<Bytes>>;
 
-/// A client with separate connections.
+/// A client. Only its clones share its connections.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: Http,
@@ -101,7 +101,7 @@ impl Client {
 /// A response. Dropping it early closes its connection.
 pub(crate) struct Answer {
     response: Response<Incoming>,
-    /// Text of the body that arrived behind the last event returned.
+    /// Text that has arrived and belongs to no returned event yet.
     unread: String,
 }
 
@@ -152,7 +152,7 @@ impl Answer {
     pub(crate) async fn try_event(&mut self) -> Option<(String, Value)> {
         loop {
             while let Some((event, rest)) = self.unread.split_once("\n\n") {
-                let event = parsed(event);
+                let event = parse_event(event);
                 self.unread = rest.to_owned();
                 if event.is_some() {
                     return event;
@@ -165,7 +165,7 @@ impl Answer {
 }
 
 /// Parses an event. Returns `None` for a heartbeat.
-fn parsed(event: &str) -> Option<(String, Value)> {
+fn parse_event(event: &str) -> Option<(String, Value)> {
     let (name, data) = event.split_once('\n')?;
     let name = name.strip_prefix("event: ").expect("a name");
     let data = data.strip_prefix("data: ").expect("data");
@@ -175,7 +175,7 @@ fn parsed(event: &str) -> Option<(String, Value)> {
 /// A stream that outlasts the tests.
 pub(crate) const ENDLESS: &str = "/market/export?rows=1000000&interval_ms=60000";
 
-/// Takes permits with endless streams. Dropping a stream closes its connection.
+/// Opens `count` endless streams, each with a permit. Dropping a stream closes its connection.
 pub(crate) async fn streams(client: &Client, count: usize) -> Vec<Answer> {
     let mut streams = Vec::new();
     for _ in 0..count {
@@ -186,8 +186,8 @@ pub(crate) async fn streams(client: &Client, count: usize) -> Vec<Answer> {
     streams
 }
 
-/// Sends requests until one is admitted. Any status other than 429 and 200 is a fault.
-pub(crate) async fn admitted(client: &Client) {
+/// Sends requests until one is not refused with 429. Asserts that the next is admitted.
+pub(crate) async fn wait_until_admitted(client: &Client) {
     let retrying = async { while client.get("/market").await.status() == 429 {} };
     soon("a permit", retrying).await;
     assert_eq!(client.get("/market").await.status(), 200);

@@ -1,4 +1,4 @@
-//! The event feed of a page.
+//! The event feed that a page opens to watch an account.
 //!
 //! Promises: none.
 
@@ -9,11 +9,11 @@ use crate::{
 use serde_json::Value;
 use testing::wait::eventually;
 
-/// The events of a page that watches an account.
+/// A stream of the events about one account.
 pub(crate) struct Feed(Answer);
 
 impl Feed {
-    pub(crate) async fn of(client: &Client, account: &str) -> Self {
+    pub(crate) async fn open(client: &Client, account: &str) -> Self {
         let answer = client.get(&format!("/accounts/{account}/events")).await;
         assert_eq!(answer.status(), 200);
         assert_eq!(answer.header("content-type"), "text/event-stream");
@@ -31,11 +31,11 @@ impl Feed {
     }
 }
 
-/// Opens feeds of one account. Dropping a feed closes its connection.
+/// Opens `count` feeds of ann, and waits for their first events. Dropping a feed closes its connection.
 pub(crate) async fn feeds(client: &Client, count: usize) -> Vec<Feed> {
     let mut feeds = Vec::new();
     for _ in 0..count {
-        let mut feed = Feed::of(client, "ann").await;
+        let mut feed = Feed::open(client, "ann").await;
         feed.until("permits", |_| true).await;
         feeds.push(feed);
     }
@@ -43,15 +43,15 @@ pub(crate) async fn feeds(client: &Client, count: usize) -> Vec<Feed> {
 }
 
 #[tokio::test]
-async fn pages_beyond_the_limit_are_refused_and_take_no_place_of_others() {
+async fn feeds_beyond_256_are_refused_and_take_no_permit() {
     let market = Market::start(&[]).await;
-    let nobody = market.nobody();
-    let mut feeds = feeds(&nobody, 256).await;
-    let refused = nobody.get("/accounts/ann/events").await;
+    let anonymous = market.anonymous_client();
+    let mut feeds = feeds(&anonymous, 256).await;
+    let refused = anonymous.get("/accounts/ann/events").await;
     assert_eq!(refused.status(), 429);
     assert_ne!(refused.header("retry-after"), "");
     assert_eq!(market.client("ann").get("/market").await.status(), 200);
     feeds.pop();
-    let again = async || nobody.get("/accounts/ann/events").await.status() == 200;
-    eventually("a page is admitted", crate::BOUND, again).await;
+    let is_admitted = async || anonymous.get("/accounts/ann/events").await.status() == 200;
+    eventually("a feed is admitted", crate::BOUND, is_admitted).await;
 }

@@ -15,12 +15,12 @@ use testing::{
     wait::eventually,
 };
 
-/// The longest time for the end of a body to take effect in another process.
-const FELT: Duration = Duration::from_secs(1);
-/// Generous, because failovers take seconds even on an idle machine.
+/// The longest time from the end of a body until another process can take its permit.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+/// The bound for a failover, which takes seconds even on an idle machine.
 const FAILOVER: Duration = Duration::from_secs(60);
 
-/// Two processes with this lease.
+/// Starts two processes with this lease.
 pub(crate) async fn markets(server: &RedisServer, lease_ms: &str) -> [Market; 2] {
     let url = server.url();
     let settings = [("REDIS_URL", &*url), ("LEASE_MS", lease_ms)];
@@ -37,7 +37,8 @@ pub(crate) async fn listed(answer: Answer) -> String {
     id.expect("a listing has an id")
 }
 
-async fn is_a_refusal(answer: Answer) {
+/// Asserts that a request of ann was refused, with all fields of a refusal and without her name.
+async fn assert_refused(answer: Answer) {
     assert_eq!(answer.status(), 429);
     assert_eq!(answer.header("content-type"), "application/problem+json");
     let policy = answer.header("ratelimit-policy");
@@ -49,7 +50,10 @@ async fn is_a_refusal(answer: Answer) {
     assert_eq!(problem["violated-policies"], json!(["concurrency"]));
     let kind = problem["type"].as_str().expect("a problem has a type");
     assert!(kind.ends_with("#quota-exceeded"), "{kind}");
-    assert!(!problem.to_string().contains("ann"), "it names the account");
+    assert!(
+        !problem.to_string().contains("ann"),
+        "the problem names the account"
+    );
 }
 
 /// Formats addresses as the settings expect them: `HOST:PORT,HOST:PORT`.
@@ -62,12 +66,12 @@ fn addresses(urls: &[String]) -> String {
 }
 
 /// Asserts that an account has at most five requests in flight over both processes.
-async fn share_permits(one: &Market, two: &Market) {
+async fn assert_permits_are_shared(one: &Market, two: &Market) {
     let (here, there) = (one.client("ann"), two.client("ann"));
     let mut held = streams(&here, 3).await;
     let held_there = streams(&there, 2).await;
-    is_a_refusal(here.get(ENDLESS).await).await;
-    is_a_refusal(there.get(ENDLESS).await).await;
+    assert_refused(here.get(ENDLESS).await).await;
+    assert_refused(there.get(ENDLESS).await).await;
     for (market, other) in [(one, "bob"), (two, "eve")] {
         let other = market.client(other).get("/market").await;
         assert_eq!(other.status(), 200);
@@ -75,12 +79,12 @@ async fn share_permits(one: &Market, two: &Market) {
     }
     drop(held.pop());
     let is_free = async || there.get("/market").await.status() == 200;
-    eventually("a permit is taken there", FELT, is_free).await;
+    eventually("a permit is taken there", RELEASED_WITHIN, is_free).await;
     drop((held, held_there));
 }
 
 /// Asserts that an item listed in one process is bought in the other, once, and that both send the events.
-async fn share_trades(one: &Market, two: &Market) {
+async fn assert_trades_are_shared(one: &Market, two: &Market) {
     let mut here = one.client("eve").get("/market/events").await;
     let mut there = two.client("eve").get("/market/events").await;
     let id = listed(one.client("joe").list("joe-1", 300).await).await;
@@ -97,7 +101,7 @@ async fn share_trades(one: &Market, two: &Market) {
         let both = (&data["seller"], &data["buyer"]);
         assert_eq!(both, (&json!("joe"), &json!("kim")));
     }
-    for market in [one.nobody(), two.nobody()] {
+    for market in [one.anonymous_client(), two.anonymous_client()] {
         let (joe, kim) = (market.account("joe").await, market.account("kim").await);
         assert_eq!((&joe["funds"], &kim["funds"]), (&json!(1_300), &json!(700)));
         assert_eq!(kim["items"][0], "joe-1");
@@ -106,19 +110,19 @@ async fn share_trades(one: &Market, two: &Market) {
     }
 }
 
-async fn are_one_market(one: &Market, two: &Market) {
-    share_permits(one, two).await;
-    share_trades(one, two).await;
+async fn assert_one_market(one: &Market, two: &Market) {
+    assert_permits_are_shared(one, two).await;
+    assert_trades_are_shared(one, two).await;
 }
 
 #[tokio::test]
 async fn two_processes_on_one_redis_are_one_market_and_leave_no_permit() {
     let server = RedisServer::start();
     let [one, two] = markets(&server, "60000").await;
-    are_one_market(&one, &two).await;
+    assert_one_market(&one, &two).await;
     let mut raw = Raw::connect(server.port()).await;
     let held = "semaphore:2:{concurrency:ann}:held";
-    eventually("all are released", FELT, async || {
+    eventually("all are released", RELEASED_WITHIN, async || {
         raw.zcard(held).await == 0
     })
     .await;
@@ -128,14 +132,14 @@ async fn two_processes_on_one_redis_are_one_market_and_leave_no_permit() {
 async fn a_cluster_has_one_market() {
     let cluster = Cluster::of_primaries(3).await;
     let nodes = addresses(&cluster.urls());
-    let some = nodes.rsplit_once(',').expect("there are three").0;
+    let (first_two, _) = nodes.rsplit_once(',').expect("there are three");
     let one = Market::start(&[("REDIS_CLUSTER", &*nodes)]).await;
-    let two = Market::start(&[("REDIS_CLUSTER", some)]).await;
-    are_one_market(&one, &two).await;
+    let two = Market::start(&[("REDIS_CLUSTER", first_two)]).await;
+    assert_one_market(&one, &two).await;
 }
 
 #[tokio::test]
-async fn a_primary_that_sentinels_name_has_one_market_and_so_has_its_successor() {
+async fn processes_that_use_sentinels_are_one_market_before_and_after_a_failover() {
     let mut servers = Sentinels::start().await;
     let sentinels = addresses(&servers.urls());
     let settings = [
@@ -144,7 +148,7 @@ async fn a_primary_that_sentinels_name_has_one_market_and_so_has_its_successor()
     ];
     let one = Market::start(&settings).await;
     let two = Market::start(&settings).await;
-    are_one_market(&one, &two).await;
+    assert_one_market(&one, &two).await;
 
     servers.server_mut(0).kill();
     let joe = one.client("joe");
@@ -164,13 +168,13 @@ async fn a_primary_that_sentinels_name_has_one_market_and_so_has_its_successor()
 }
 
 #[tokio::test]
-async fn events_are_heard_again_when_redis_is_back() {
+async fn events_arrive_again_when_redis_is_back() {
     let mut server = RedisServer::start();
     let [one, two] = markets(&server, "1000").await;
     let eve = two.client("eve");
     let mut there = eve.get("/market/events").await;
     server.restart();
-    // An event is lost if it is sent before the other process has subscribed again.
+    // An event is lost if it is sent before the other process has subscribed again, so list items until one arrives.
     let listing = async {
         for n in 0.. {
             one.client(&format!("ann{n}"))
@@ -179,9 +183,9 @@ async fn events_are_heard_again_when_redis_is_back() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    // The server has lost the stream's permit. If the market notices that, it cuts the stream, and a browser
-    // reconnects.
-    let hearing = async {
+    // The restarted server has lost the stream's permit. If the market notices that, it cuts the stream. Reconnect
+    // then, as a browser does.
+    let first_event = async {
         loop {
             match there.try_event().await {
                 Some((name, _)) => return name,
@@ -191,6 +195,6 @@ async fn events_are_heard_again_when_redis_is_back() {
     };
     tokio::select! {
         () = listing => {}
-        name = hearing => assert_eq!(name, "listing"),
+        name = first_event => assert_eq!(name, "listing"),
     }
 }

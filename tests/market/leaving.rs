@@ -22,7 +22,7 @@ const BOUND: Duration = Duration::from_secs(60);
 /// A response that takes a while, and a quick one.
 const PATHS: [&str; 2] = ["/market/export?rows=10&interval_ms=20", "/market"];
 
-async fn market(server: &RedisServer, wait_ms: &str) -> Market {
+async fn start(server: &RedisServer, wait_ms: &str) -> Market {
     let settings = [
         ("REDIS_URL", &*server.url()),
         ("LEASE_MS", "3600000"),
@@ -31,12 +31,14 @@ async fn market(server: &RedisServer, wait_ms: &str) -> Market {
     Market::start(&settings).await
 }
 
-/// The results of all clients' requests.
+/// The outcomes of all clients' requests.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
+    /// Admitted, and the body arrived to its end.
     whole: usize,
+    /// Admitted, and the body broke off.
     broken: usize,
-    /// Refusals because the limit was reached. On a busy machine the store may be too slow, and the status is then 503.
+    /// Refused with 429. A 503 is not counted: on a busy machine the store may be too slow.
     refused: usize,
 }
 
@@ -45,8 +47,8 @@ type Shared<T> = Arc<Mutex<T>>;
 /// The addresses of the markets that accept requests.
 type Open = Shared<Vec<String>>;
 
-/// Requests the paths in turn from an open market. Ends when no market is open.
-async fn request_on(account: String, number: usize, open: Open, tally: Shared<Tally>) {
+/// Requests the paths in turn from an open market, chosen by the client's number. Ends when no market is open.
+async fn request_until_closed(account: String, number: usize, open: Open, tally: Shared<Tally>) {
     for path in PATHS.iter().cycle() {
         let url = {
             let open = open.lock().expect("no panic");
@@ -74,14 +76,14 @@ async fn request_on(account: String, number: usize, open: Open, tally: Shared<Ta
     }
 }
 
-/// Starts one client per permit of each account.
-fn load(open: &Open) -> (JoinSet<()>, Shared<Tally>) {
+/// Starts five clients of each account, as many as it has permits.
+fn start_clients(open: &Open) -> (JoinSet<()>, Shared<Tally>) {
     let tally = Shared::default();
     let mut clients = JoinSet::new();
     for account in 0..ACCOUNTS {
         for number in 0..5 {
             let account = format!("account-{account}");
-            clients.spawn(request_on(
+            clients.spawn(request_until_closed(
                 account,
                 number,
                 Arc::clone(open),
@@ -102,7 +104,8 @@ async fn held(server: &RedisServer) -> usize {
     held
 }
 
-async fn works(tally: &Shared<Tally>, more: usize) {
+/// Waits for this number of further whole responses.
+async fn wait_until_served(tally: &Shared<Tally>, more: usize) {
     let before = tally.lock().expect("no panic").whole;
     eventually("the clients are served", BOUND, async || {
         tally.lock().expect("no panic").whole >= before + more
@@ -113,43 +116,43 @@ async fn works(tally: &Shared<Tally>, more: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_market_that_stops_under_load_ends_its_responses_and_gives_every_permit_back() {
     let server = RedisServer::start();
-    let market = market(&server, "0").await;
+    let market = start(&server, "0").await;
     let open = Open::new(Mutex::new(vec![market.url().to_owned()]));
-    let (clients, tally) = load(&open);
-    // These streams and sockets outlast the market's time limit for its shutdown. Two of the sockets are not read.
+    let (clients, tally) = start_clients(&open);
+    // These streams and sockets outlast the market's time limit for its shutdown. Nothing reads them.
     let _endless = streams(&market.client("stuck"), 3).await;
     let _sockets = Socket::several(&market, "stuck", 2).await;
-    works(&tally, 200).await;
+    wait_until_served(&tally, 200).await;
     assert!(held(&server).await > 0);
 
     market.terminate();
     open.lock().expect("no panic").clear();
-    assert!(market.ended().await.success());
-    // The check follows at once: no permit remains to be released after the exit.
+    assert!(market.wait_until_ended().await.success());
+    // Checked without waiting: nothing can release a permit after the exit.
     assert_eq!(held(&server).await, 0);
     clients.join_all().await;
     assert_eq!(tally.lock().expect("no panic").broken, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_markets_that_restart_one_by_one_refuse_nobody_and_leave_no_permit() {
+async fn three_markets_that_restart_one_by_one_refuse_no_request_and_leave_no_permit() {
     let server = RedisServer::start();
     let mut markets = Vec::new();
     for _ in 0..3 {
-        markets.push(market(&server, "5000").await);
+        markets.push(start(&server, "5000").await);
     }
     let urls = markets.iter().map(|market| market.url().to_owned());
     let open = Open::new(Mutex::new(urls.collect()));
-    let (clients, tally) = load(&open);
-    works(&tally, 200).await;
+    let (clients, tally) = start_clients(&open);
+    wait_until_served(&tally, 200).await;
 
-    for (at, place) in markets.iter_mut().enumerate() {
-        let next = market(&server, "5000").await;
-        open.lock().expect("no panic")[at] = next.url().to_owned();
-        let last = std::mem::replace(place, next);
-        last.terminate();
-        assert!(last.ended().await.success());
-        works(&tally, 200).await;
+    for (index, market) in markets.iter_mut().enumerate() {
+        let next = start(&server, "5000").await;
+        open.lock().expect("no panic")[index] = next.url().to_owned();
+        let old = std::mem::replace(market, next);
+        old.terminate();
+        assert!(old.wait_until_ended().await.success());
+        wait_until_served(&tally, 200).await;
     }
     open.lock().expect("no panic").clear();
     clients.join_all().await;

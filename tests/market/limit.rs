@@ -3,12 +3,12 @@
 //! Promises: P1, P21.
 
 use crate::{
-    client::{ENDLESS, admitted, streams},
+    client::{ENDLESS, streams, wait_until_admitted},
     process::Market,
 };
 use http::Version;
 
-/// The limit holds over one HTTP/2 connection as well.
+/// With HTTP/2 all six requests use one connection.
 #[tokio::test]
 async fn the_sixth_request_in_flight_of_an_account_is_refused() {
     let market = Market::start(&[]).await;
@@ -22,12 +22,12 @@ async fn the_sixth_request_in_flight_of_an_account_is_refused() {
         assert_ne!(sixth.header("retry-after"), "");
         assert_eq!(market.client("bob").get("/market").await.status(), 200);
         drop(held.pop());
-        admitted(&client).await;
+        wait_until_admitted(&client).await;
     }
 }
 
 #[tokio::test]
-async fn the_routes_of_the_market_share_the_limit_and_accounts_are_free() {
+async fn the_routes_of_the_market_share_the_limit_and_those_of_accounts_have_none() {
     let market = Market::start(&[("LIMIT", "1")]).await;
     let ann = market.client("ann");
     let events = ann.get("/market/events").await;
@@ -45,24 +45,27 @@ async fn the_query_names_the_account_as_the_header_does() {
     let market = Market::start(&[("LIMIT", "1")]).await;
     let held = market.client("an n").get(ENDLESS).await;
     assert_eq!(held.status(), 200);
-    let by_query = market.nobody().get("/market?account=an%20n").await;
+    let by_query = market
+        .anonymous_client()
+        .get("/market?account=an%20n")
+        .await;
     assert_eq!(by_query.status(), 429);
 }
 
 #[tokio::test]
 async fn a_request_that_names_no_account_or_two_is_bad() {
     let market = Market::start(&[]).await;
-    let nobody = market.nobody();
+    let anonymous = market.anonymous_client();
     for path in ["/market", "/market?account=", "/market?account=a&account=b"] {
-        let answer = nobody.get(path).await;
+        let answer = anonymous.get(path).await;
         assert_eq!(answer.status(), 400, "{path}");
         assert_eq!(answer.header("content-type"), "application/problem+json");
     }
     for names in [&[""][..], &["ann", "ann"]] {
-        let mut request = nobody.request(http::Method::GET, "/market?account=ann");
+        let mut request = anonymous.request(http::Method::GET, "/market?account=ann");
         for name in names {
             request = request.header("x-account-id", *name);
         }
-        assert_eq!(nobody.send(request, "").await.status(), 400, "{names:?}");
+        assert_eq!(anonymous.send(request, "").await.status(), 400, "{names:?}");
     }
 }

@@ -14,7 +14,7 @@ use tower_semaphore::{Lock, LockGuard, RedisSemaphore};
 const BOUND: Duration = Duration::from_secs(10);
 const LEASE: Duration = Duration::from_secs(1);
 
-/// Takes an item's lock, as a process of the market does.
+/// Takes an item's lock, as a market does.
 async fn lock(server: &RedisServer, item: &str) -> LockGuard {
     let builder = RedisSemaphore::builder().lease(LEASE);
     let store = builder.connect(server.url()).await.expect("it connects");
@@ -48,18 +48,18 @@ async fn an_item_whose_lock_is_held_is_not_sold_and_others_are() {
 }
 
 #[tokio::test]
-async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
+async fn a_buyer_that_was_stopped_does_not_buy_an_item_that_was_sold_in_between() {
     let server = RedisServer::start();
     let [one, two] = markets(&server, "1000").await;
     let id = listed(one.client("ann").list("ann-1", 300).await).await;
-    // The process waits for the lock and is stopped. While it is stopped, it is granted the lock and loses it again.
+    // The first process waits for the lock and is stopped. In that time it is granted the lock, and its lease ends.
     let guard = lock(&server, "ann-1").await;
     let stopped = tokio::spawn({
         let (late, id) = (one.client("late"), id.clone());
         async move { late.try_purchase(&id).await }
     });
     let bob = two.client("bob");
-    eventually("it waits", BOUND, async || waits(&server).await).await;
+    eventually("it waits", BOUND, async || has_waiter(&server).await).await;
     one.stop();
     assert!(guard.release().await);
     eventually("another buys it", BOUND, async || {
@@ -68,7 +68,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
     .await;
 
     one.cont();
-    // A long stop also ends the request's own permit, and its answer breaks off.
+    // A long stop also ends the request's permit. Its answer may then break off.
     let answer = soon("an answer", stopped).await.expect("it ends");
     let status = answer.map(|answer| answer.status());
     assert!(matches!(status, None | Some(409 | 503)), "{status:?}");
@@ -80,7 +80,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_what_is_sold_by_then() {
 }
 
 /// True if a claim waits for the lock of `ann-1`.
-async fn waits(server: &RedisServer) -> bool {
+async fn has_waiter(server: &RedisServer) -> bool {
     let mut raw = Raw::connect(server.port()).await;
     let queue = raw.zmembers("semaphore:2:{lock:item%3Aann-1}:queue").await;
     !queue.is_empty()

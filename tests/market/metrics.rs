@@ -20,21 +20,24 @@ const WAIT: Duration = Duration::from_millis(300);
 /// The labels and values of each series, by the metric's name.
 type Exposed = BTreeMap<String, Vec<BTreeMap<String, String>>>;
 
-/// The metrics in a query, each with the labels that filter it, and all labels that the query groups by.
+/// The parts of a query that must match the exposed metrics.
 #[derive(Default)]
 struct Query {
+    /// Each metric's name, with the names and values of the labels that filter it.
     metrics: Vec<(String, Vec<(String, String)>)>,
+    /// The labels that the query groups by.
     groups: BTreeSet<String>,
 }
 
 impl Query {
-    /// Parses the subset of PromQL that these queries use.
-    fn read(query: &str) -> Self {
-        let mut read = Self::default();
+    /// Parses the subset of PromQL that the dashboard uses.
+    fn parse(query: &str) -> Self {
+        let mut parsed = Self::default();
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let mut rest = query;
         while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic() || "[(".contains(c)) {
             rest = &rest[start..];
+            // A range, such as `[5m]`.
             if rest.starts_with('[') {
                 rest = &rest[rest.find(']').expect("a range ends")..];
                 continue;
@@ -45,22 +48,23 @@ impl Query {
             let after = after.trim_start();
             if word == "by" {
                 let (labels, _) = after[1..].split_once(')').expect("a group ends");
-                read.groups
+                parsed
+                    .groups
                     .extend(labels.split(',').map(|label| label.trim().to_owned()));
                 rest = &after[labels.len()..];
             } else if let Some(filters) = after.strip_prefix('{') {
                 let (filters, after) = filters.split_once('}').expect("filters end");
-                read.metrics.push((word.to_owned(), labels(filters)));
+                parsed.metrics.push((word.to_owned(), labels(filters)));
                 rest = after;
             } else if word.starts_with("tower_semaphore") {
-                read.metrics.push((word.to_owned(), Vec::new()));
+                parsed.metrics.push((word.to_owned(), Vec::new()));
             }
         }
-        read
+        parsed
     }
 }
 
-/// The labels of `name="value", …`, whatever comparison operator is used.
+/// The labels of `name="value", …`. The comparison operator may also be `!=`, `=~` or `!~`.
 fn labels(text: &str) -> Vec<(String, String)> {
     let labels = text.split("\",").filter(|label| !label.trim().is_empty());
     let label = |label: &str| {
@@ -71,21 +75,24 @@ fn labels(text: &str) -> Vec<(String, String)> {
     labels.map(label).collect()
 }
 
-fn exposed(text: &str) -> Exposed {
+/// Parses the response of `GET /metrics`.
+fn parse_exposed(text: &str) -> Exposed {
     let mut exposed = Exposed::new();
     for line in text
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
     {
         let (series, _) = line.rsplit_once(' ').expect("a value");
-        let (name, own) = series.split_once('{').unwrap_or((series, ""));
-        let own = labels(own.trim_end_matches('}')).into_iter().collect();
-        exposed.entry(name.to_owned()).or_default().push(own);
+        let (name, labels_text) = series.split_once('{').unwrap_or((series, ""));
+        let labels = labels(labels_text.trim_end_matches('}'))
+            .into_iter()
+            .collect();
+        exposed.entry(name.to_owned()).or_default().push(labels);
     }
     exposed
 }
 
-/// All queries of the dashboard: those of its panels, with the labels in their legends, and that of its variable.
+/// Each query of the dashboard's panels with its legend, and the query of the variable `policy`.
 fn queries() -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/market/grafana.json");
     let text = read_to_string(path).expect("it is there");
@@ -94,16 +101,17 @@ fn queries() -> Vec<(String, String)> {
     let targets = list(&dashboard["panels"])
         .into_iter()
         .flat_map(|panel| list(&panel["targets"]));
-    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let string = |value: &Value| value.as_str().expect("a text").to_owned();
     let mut queries: Vec<_> = targets
-        .map(|target| (text(&target["expr"]), text(&target["legendFormat"])))
+        .map(|target| (string(&target["expr"]), string(&target["legendFormat"])))
         .collect();
     let variable = &dashboard["templating"]["list"][1]["query"]["query"];
-    let variable = text(variable);
+    let variable = string(variable);
     let inside = variable
         .trim_start_matches("label_values(")
         .trim_end_matches(')');
     let (metric, label) = inside.split_once(", ").expect("a metric and a label");
+    // In the form of a panel's query, so that it is checked in the same way.
     queries.push((
         format!("sum by ({label}) ({metric})"),
         format!("{{{{{label}}}}}"),
@@ -111,15 +119,15 @@ fn queries() -> Vec<(String, String)> {
     queries
 }
 
-/// Asserts that a query's metrics and labels exist.
+/// Asserts that the metrics and labels of a query exist, and that its legend shows labels by which it groups.
 fn assert_finds(query: &str, legend: &str, exposed: &Exposed) {
-    let read = Query::read(query);
-    assert!(!read.metrics.is_empty(), "{query}");
-    for (metric, filters) in &read.metrics {
+    let parsed = Query::parse(query);
+    assert!(!parsed.metrics.is_empty(), "{query}");
+    for (metric, filters) in &parsed.metrics {
         let found = exposed
             .get(metric)
             .unwrap_or_else(|| panic!("{metric} of {query}"));
-        for label in filters.iter().map(|(label, _)| label).chain(&read.groups) {
+        for label in filters.iter().map(|(label, _)| label).chain(&parsed.groups) {
             let all = found.iter().all(|series| series.contains_key(label));
             assert!(all, "{metric} has no label {label}: {query}");
         }
@@ -136,7 +144,7 @@ fn assert_finds(query: &str, legend: &str, exposed: &Exposed) {
         .filter_map(|label| label.split_once("}}"));
     for (label, _) in legend {
         assert!(
-            read.groups.contains(label),
+            parsed.groups.contains(label),
             "{label} is in no group: {query}"
         );
     }
@@ -158,40 +166,42 @@ async fn load(market: &Market) {
     assert_eq!(market.client("cid").purchase(&id).await.status(), 200);
 }
 
-async fn shown(settings: &[(&str, &str)]) -> Exposed {
+/// The metrics of a market with these settings after some load.
+async fn exposed(settings: &[(&str, &str)]) -> Exposed {
     let wait = WAIT.as_millis().to_string();
     let settings = [&[("LIMIT", "2"), ("WAIT_MS", &*wait)], settings].concat();
     let market = Market::start(&settings).await;
     load(&market).await;
-    let answer = soon("the metrics", market.nobody().get("/metrics")).await;
+    let answer = soon("the metrics", market.anonymous_client().get("/metrics")).await;
     assert_eq!(answer.status(), 200);
     assert!(
         answer
             .header("content-type")
             .starts_with("text/plain; version=0.0.4")
     );
-    exposed(&answer.text().await)
+    parse_exposed(&answer.text().await)
 }
 
 #[cfg(feature = "redis")]
 #[tokio::test]
-async fn each_query_of_the_dashboard_finds_what_it_asks_for() {
+async fn each_query_of_the_dashboard_finds_its_metrics_and_labels() {
     let server = testing::redis::RedisServer::start();
-    let exposed = shown(&[("REDIS_URL", &*server.url())]).await;
+    let exposed = exposed(&[("REDIS_URL", &*server.url())]).await;
     let queries = queries();
     assert!(queries.len() > 12);
     for (query, legend) in &queries {
         assert_finds(query, legend, &exposed);
     }
-    // The dashboard shows every exposed metric, except the sums of times.
-    let read: BTreeSet<_> = queries
+    // The dashboard shows every exposed metric, but not every series of a histogram.
+    let queried: BTreeSet<_> = queries
         .iter()
-        .flat_map(|(query, _)| Query::read(query).metrics)
+        .flat_map(|(query, _)| Query::parse(query).metrics)
         .map(|(metric, _)| metric)
         .collect();
     let is_shown = |name: &String| {
-        read.iter()
-            .any(|read| read.starts_with(name.trim_end_matches("_sum").trim_end_matches("_count")))
+        queried.iter().any(|metric| {
+            metric.starts_with(name.trim_end_matches("_sum").trim_end_matches("_count"))
+        })
     };
     let missing: Vec<_> = exposed.keys().filter(|name| !is_shown(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
@@ -199,7 +209,7 @@ async fn each_query_of_the_dashboard_finds_what_it_asks_for() {
 
 #[tokio::test]
 async fn a_market_in_memory_counts_under_the_policies_of_its_limits() {
-    let exposed = shown(&[]).await;
+    let exposed = exposed(&[]).await;
     let policies: BTreeSet<_> = exposed["tower_semaphore_active_permits"]
         .iter()
         .map(|series| (series["store"].as_str(), series["policy"].as_str()))
@@ -209,8 +219,8 @@ async fn a_market_in_memory_counts_under_the_policies_of_its_limits() {
 }
 
 #[test]
-fn a_query_is_read() {
-    let read = Query::read(
+fn the_metrics_filters_and_groups_of_a_query_are_parsed() {
+    let parsed = Query::parse(
         "histogram_quantile(0.5, sum by (le, verb) (rate(tower_semaphore_a_bucket{x=\"y\", z!=\"1\"}[$__rate_interval]))) / tower_semaphore_b",
     );
     let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -219,13 +229,13 @@ fn a_query_is_read() {
         vec![label("x", "y"), label("z", "1")],
     );
     let second = ("tower_semaphore_b".to_owned(), Vec::new());
-    assert_eq!(read.metrics, [first, second]);
-    assert_eq!(read.groups, ["le".to_owned(), "verb".to_owned()].into());
+    assert_eq!(parsed.metrics, [first, second]);
+    assert_eq!(parsed.groups, ["le".to_owned(), "verb".to_owned()].into());
 }
 
-/// A request that is admitted under several limits counts only under its narrowest policy.
+/// Claims count under each of their policies. A request under several limits counts only under its narrowest policy.
 #[test]
-fn a_share_of_each_policy_is_of_its_claims() {
+fn the_queries_of_shares_by_policy_count_claims_and_not_requests() {
     let guide = include_str!("../../src/guide/operate.rs");
     let guide = guide.replace("\n//!   / ", " / ");
     let lines = guide.lines().map(str::to_owned);

@@ -13,14 +13,15 @@ use std::{
 };
 use testing::{redis::RedisServer, wait::eventually};
 
-/// A whole attempt takes at most half a second. The rest is slack for a busy machine.
-const BUDGET: Duration = Duration::from_millis(1_500);
+/// The bound for a 503. An attempt takes at most half a second, and the rest is slack for a busy machine.
+const REFUSED_WITHIN: Duration = Duration::from_millis(1_500);
 /// The time within which a market serves again once its Redis is back.
-const BACK: Duration = Duration::from_secs(2);
+const SERVES_WITHIN: Duration = Duration::from_secs(2);
 /// Longer than any bound here, so that no permit becomes available because a lease ended.
 const LEASE_MS: &str = "60000";
 
-async fn on(server: &RedisServer) -> (Market, Client) {
+/// A market on this server, and a client of ann that it has served.
+async fn start(server: &RedisServer) -> (Market, Client) {
     let settings = [("REDIS_URL", &*server.url()), ("LEASE_MS", LEASE_MS)];
     let market = Market::start(&settings).await;
     let ann = market.client("ann");
@@ -29,26 +30,26 @@ async fn on(server: &RedisServer) -> (Market, Client) {
 }
 
 /// Asserts that several requests of several clients each get a 503 in time.
-async fn is_closed(market: &Market) {
+async fn assert_unavailable_to_all(market: &Market) {
     for _ in 0..3 {
         let clients = (0..8).map(|n| market.client(&format!("account-{n}")));
         let tasks =
-            clients.map(|client| tokio::spawn(async move { is_unavailable(&client).await }));
+            clients.map(|client| tokio::spawn(async move { assert_unavailable(&client).await }));
         for task in tasks.collect::<Vec<_>>() {
             task.await.expect("it is a 503 in time");
         }
     }
 }
 
-async fn is_unavailable(client: &Client) {
+async fn assert_unavailable(client: &Client) {
     let start = Instant::now();
     let answer = client.get("/market").await;
     let took = start.elapsed();
     assert_eq!(answer.status(), 503);
-    assert!(took < BUDGET, "answered after {took:?}");
+    assert!(took < REFUSED_WITHIN, "answered after {took:?}");
     assert_eq!(answer.header("content-type"), "application/problem+json");
-    let told: u64 = answer.header("retry-after").parse().expect("seconds");
-    assert!((1..=30).contains(&told), "clients are spread: {told} s");
+    let retry_after: u64 = answer.header("retry-after").parse().expect("seconds");
+    assert!((1..=30).contains(&retry_after), "{retry_after} s");
     assert_eq!(answer.header("ratelimit"), "", "what is left is unknown");
     let problem = answer.json().await;
     assert_eq!(problem["status"], 503);
@@ -57,9 +58,9 @@ async fn is_unavailable(client: &Client) {
 }
 
 /// Asserts that the market serves again, with exactly five permits.
-async fn is_open(client: &Client) {
+async fn assert_serves_again(client: &Client) {
     let mut held = Vec::new();
-    for bound in [BACK, BOUND, BOUND, BOUND, BOUND] {
+    for bound in [SERVES_WITHIN, BOUND, BOUND, BOUND, BOUND] {
         eventually("one more permit is back", bound, async || {
             let answer = client.get(ENDLESS).await;
             let is_served = answer.status() == 200;
@@ -79,24 +80,24 @@ async fn is_open(client: &Client) {
 #[tokio::test]
 async fn a_redis_that_stops_closes_the_market_until_it_goes_on() {
     let server = RedisServer::start();
-    let (market, ann) = on(&server).await;
+    let (market, ann) = start(&server).await;
     server.stop();
-    is_closed(&market).await;
+    assert_unavailable_to_all(&market).await;
     server.cont();
-    is_open(&ann).await;
+    assert_serves_again(&ann).await;
 }
 
 #[tokio::test]
 async fn a_restart_of_redis_under_load_is_not_reported_as_a_reached_limit() {
     let mut server = RedisServer::start();
-    let (market, ann) = on(&server).await;
+    let (market, ann) = start(&server).await;
     let market = Arc::new(market);
     let load: Vec<_> = (0..8)
-        .map(|n| tokio::spawn(served(Arc::clone(&market), n)))
+        .map(|n| tokio::spawn(count_served(Arc::clone(&market), n)))
         .collect();
     for _ in 0..3 {
         server.restart();
-        is_open(&ann).await;
+        assert_serves_again(&ann).await;
     }
     for served in load {
         let served = served.await.expect("each answer was one of the two");
@@ -104,11 +105,11 @@ async fn a_restart_of_redis_under_load_is_not_reported_as_a_reached_limit() {
     }
 }
 
-/// Sends requests for two seconds, each with a new account, so that no limit is reached. Returns how many were served.
-/// All others must get a 503.
-async fn served(market: Arc<Market>, n: u32) -> u32 {
+/// Sends requests for two seconds, each of a new account, so that no limit is reached. Returns the number of served
+/// ones. All others must get a 503.
+async fn count_served(market: Arc<Market>, n: u32) -> u32 {
     let start = Instant::now();
-    let client = market.nobody();
+    let client = market.anonymous_client();
     let mut served = 0;
     for i in 0.. {
         if start.elapsed() > Duration::from_secs(2) {
@@ -125,17 +126,17 @@ async fn served(market: Arc<Market>, n: u32) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_health_route_says_whether_redis_answers() {
+async fn the_health_route_reports_whether_redis_answers() {
     let server = RedisServer::start();
-    let (market, _) = on(&server).await;
-    let health = market.nobody();
+    let (market, _) = start(&server).await;
+    let health = market.anonymous_client();
     assert_eq!(health.get("/health").await.status(), 200);
     server.stop();
     let answer = health.get("/health").await;
     assert_eq!(answer.status(), 503);
     assert_eq!(answer.header("content-type"), "application/problem+json");
     server.cont();
-    eventually("it is well again", BOUND, async || {
+    eventually("it is healthy again", BOUND, async || {
         health.get("/health").await.status() == 200
     })
     .await;

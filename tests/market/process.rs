@@ -41,7 +41,7 @@ impl Market {
     }
 
     /// A client that names no account.
-    pub(crate) fn nobody(&self) -> Client {
+    pub(crate) fn anonymous_client(&self) -> Client {
         Client::http1(&self.url)
     }
 
@@ -75,7 +75,7 @@ impl Market {
     }
 
     /// Waits until the process has ended.
-    pub(crate) async fn ended(mut self) -> ExitStatus {
+    pub(crate) async fn wait_until_ended(mut self) -> ExitStatus {
         let status = soon("the market ends", self.child.wait()).await;
         status.expect("a child can be waited for")
     }

@@ -31,7 +31,7 @@ const WRONG: [(&str, &str); 18] = [
 #[tokio::test]
 async fn a_wrong_setting_is_named_and_nothing_starts() {
     for (name, value) in WRONG {
-        is_named(name, &[(name, value)]).await;
+        assert_named(name, &[(name, value)]).await;
     }
 }
 
@@ -72,23 +72,24 @@ const WRONG_TOGETHER: [&[(&str, &str)]; 10] = [
 async fn settings_that_do_not_go_together_are_named_and_nothing_starts() {
     for settings in WRONG_TOGETHER {
         let (name, _) = settings.last().expect("there is one");
-        is_named(name, settings).await;
+        assert_named(name, settings).await;
     }
     // Here a missing setting is at fault.
-    is_named("REDIS_SENTINEL_NAME", &[("REDIS_SENTINELS", "127.0.0.1:1")]).await;
+    assert_named("REDIS_SENTINEL_NAME", &[("REDIS_SENTINELS", "127.0.0.1:1")]).await;
 }
 
-async fn is_named(name: &str, settings: &[(&str, &str)]) {
+/// Asserts that a market with these settings does not start, and that its error begins with `name`.
+async fn assert_named(name: &str, settings: &[(&str, &str)]) {
     let mut command = process::command(settings);
     let output = command.stderr(Stdio::piped()).output();
     let output = soon("the market gives up", output).await.expect("it runs");
-    let said = String::from_utf8(output.stderr).expect("it is text");
+    let error = String::from_utf8(output.stderr).expect("it is text");
     assert!(!output.status.success(), "{settings:?}");
     assert!(
-        said.starts_with(&format!("{name}: ")),
-        "{settings:?}: {said}"
+        error.starts_with(&format!("{name}: ")),
+        "{settings:?}: {error}"
     );
-    assert!(!said.contains("open-sesame"), "{settings:?}: {said}");
+    assert!(!error.contains("open-sesame"), "{settings:?}: {error}");
     assert!(output.stdout.is_empty(), "{settings:?}");
 }
 
@@ -102,8 +103,8 @@ async fn a_password_that_redis_refuses_is_not_repeated() {
     let mut command = process::command(&[("REDIS_URL", &url)]);
     let output = command.stderr(Stdio::piped()).output();
     let output = soon("the market gives up", output).await.unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.starts_with("REDIS_URL: "), "{said}");
-    assert!(!said.contains("open-sesame"), "{said}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.starts_with("REDIS_URL: "), "{error}");
+    assert!(!error.contains("open-sesame"), "{error}");
     assert!(!output.status.success() && output.stdout.is_empty());
 }

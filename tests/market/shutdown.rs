@@ -18,7 +18,7 @@ async fn a_request_to_stop_ends_the_events_and_then_the_market() {
     let start = Instant::now();
     market.terminate();
     assert_eq!(events.text().await, "");
-    assert!(market.ended().await.success());
+    assert!(market.wait_until_ended().await.success());
     assert!(start.elapsed() < Duration::from_secs(10));
 }
 
@@ -29,11 +29,11 @@ async fn a_request_to_stop_lets_an_export_finish() {
     let export = ann.get("/market/export?rows=10&interval_ms=50").await;
     market.terminate();
     assert_eq!(export.text().await.lines().count(), 10);
-    assert!(market.ended().await.success());
+    assert!(market.wait_until_ended().await.success());
 }
 
 #[tokio::test]
-async fn an_export_without_an_end_does_not_keep_the_market_from_its_own() {
+async fn an_endless_export_does_not_keep_the_market_from_stopping() {
     let market = Market::start(&[]).await;
     let ann = market.client("ann");
     let export = ann.get("/market/export?rows=9&interval_ms=60000").await;
@@ -41,7 +41,7 @@ async fn an_export_without_an_end_does_not_keep_the_market_from_its_own() {
 
     let start = Instant::now();
     market.terminate();
-    assert!(market.ended().await.success());
+    assert!(market.wait_until_ended().await.success());
     assert!(start.elapsed() < Duration::from_secs(10));
 }
 
@@ -49,6 +49,7 @@ async fn an_export_without_an_end_does_not_keep_the_market_from_its_own() {
 async fn connections_that_were_made_before_a_request_to_stop_are_served() {
     let market = Market::start(&[]).await;
     let address = market.url().strip_prefix("http://").expect("a URL");
+    // While the process stands still, the system accepts the connections.
     market.stop();
     let mut clients = Vec::new();
     for number in 0..20 {
@@ -68,5 +69,5 @@ async fn connections_that_were_made_before_a_request_to_stop_are_served() {
         read.expect("the connection is not reset");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
-    assert!(market.ended().await.success());
+    assert!(market.wait_until_ended().await.success());
 }

@@ -18,13 +18,13 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 
-/// Shorter than the silence that a socket may keep, so that only its end frees a permit in time.
-const FREED: Duration = Duration::from_secs(15);
+/// Less than the 30 s for which pings may stay unanswered, so that only the end of a socket frees a permit in time.
+const FREED_WITHIN: Duration = Duration::from_secs(15);
 
-/// Waits until ann may open a socket again.
-async fn freed(market: &Market) -> Socket {
+/// Waits until a permit of ann is free, and takes it with a socket.
+async fn open_when_free(market: &Market) -> Socket {
     let mut socket = None;
-    eventually("a permit is free", FREED, async || {
+    eventually("a permit is free", FREED_WITHIN, async || {
         socket = Socket::try_open(market, "ann").await.ok();
         socket.is_some()
     })
@@ -32,7 +32,7 @@ async fn freed(market: &Market) -> Socket {
     socket.expect("one is open")
 }
 
-async fn is_refused(market: &Market) {
+async fn assert_refused(market: &Market) {
     let refused = Socket::try_open(market, "ann").await;
     let answer = refused.err().expect("refused");
     assert_eq!(answer.status(), 429);
@@ -43,18 +43,25 @@ async fn is_refused(market: &Market) {
 on_every_store! {
     listings_and_trades_come_over_a_socket,
     a_request_that_is_no_handshake_is_bad_and_holds_no_permit,
-    a_market_that_stops_says_so_to_its_sockets,
+    a_market_that_stops_closes_its_sockets_with_that_reason,
     a_socket_whose_permit_is_deleted_is_closed_and_leaves_room,
 }
 
 async fn a_socket_whose_permit_is_deleted_is_closed_and_leaves_room(market: &Market) {
     let mut sockets = Socket::several(market, "ann", 5).await;
-    let nobody = market.nobody();
-    let oldest = ids(&permits(&nobody, "ann").await).remove(0);
-    assert_eq!(delete(&nobody, "ann", &oldest).await, 204);
+    let anonymous = market.anonymous_client();
+    let oldest = ids(&permits(&anonymous, "ann").await).remove(0);
+    assert_eq!(delete(&anonymous, "ann", &oldest).await, 204);
     let lost = (1013, "the permit was lost".to_owned());
-    assert_eq!(soon("its end", sockets.remove(0).closed()).await, lost);
-    freed(market).await.close().await;
+    assert_eq!(
+        soon(
+            "the end of the socket",
+            sockets.remove(0).wait_until_closed()
+        )
+        .await,
+        lost
+    );
+    open_when_free(market).await.close().await;
 }
 
 async fn listings_and_trades_come_over_a_socket(market: &Market) {
@@ -83,7 +90,7 @@ async fn a_request_that_is_no_handshake_is_bad_and_holds_no_permit(market: &Mark
     let _five = Socket::several(market, "ann", 5).await;
 }
 
-async fn a_market_that_stops_says_so_to_its_sockets(market: &Market) {
+async fn a_market_that_stops_closes_its_sockets_with_that_reason(market: &Market) {
     let mut sockets = Vec::new();
     // Enough sockets that a market which does not wait for them would exit before it has closed them all.
     for account in 0..40 {
@@ -96,7 +103,10 @@ async fn a_market_that_stops_says_so_to_its_sockets(market: &Market) {
     }
     market.terminate();
     for socket in sockets {
-        assert_eq!(socket.closed().await, (1001, "the market stops".to_owned()));
+        assert_eq!(
+            socket.wait_until_closed().await,
+            (1001, "the market stops".to_owned())
+        );
     }
 }
 
@@ -104,17 +114,17 @@ async fn a_market_that_stops_says_so_to_its_sockets(market: &Market) {
 async fn a_silent_client_that_answers_pings_keeps_its_permit() {
     let market = Market::start(&[("LIMIT", "1"), ("MAX_STALL_MS", "2000")]).await;
     let mut silent = Socket::open(&market, "ann").await;
-    let stay = tokio::time::timeout(Duration::from_secs(5), silent.stay());
-    assert!(stay.await.is_err());
-    is_refused(&market).await;
+    let answering = tokio::time::timeout(Duration::from_secs(5), silent.answer_pings());
+    assert!(answering.await.is_err());
+    assert_refused(&market).await;
 }
 
 #[tokio::test]
-async fn a_market_stops_although_a_client_does_not_answer() {
+async fn a_market_stops_although_a_socket_s_client_does_not_answer() {
     let market = Market::start(&[]).await;
     let _asleep = Socket::open(&market, "ann").await;
     market.terminate();
-    assert!(soon("the end", market.ended()).await.success());
+    assert!(soon("the end", market.wait_until_ended()).await.success());
 }
 
 #[cfg(feature = "redis")]
@@ -126,10 +136,10 @@ async fn a_socket_is_closed_when_its_permit_is_lost() {
     let socket = Socket::open(&market, "ann").await;
     server.kill();
     let lost = (1013, "the permit was lost".to_owned());
-    assert_eq!(socket.closed().await, lost);
+    assert_eq!(socket.wait_until_closed().await, lost);
 }
 
-/// Frames are written by hand, because a library would answer pings by itself.
+// Opcodes of frames. Tests write frames by hand, because a library would answer pings by itself.
 const TEXT: u8 = 1;
 const PING: u8 = 9;
 
@@ -139,23 +149,22 @@ const MEBI: u64 = 1_024 * 1_024;
 fn head(kind: u8, length: u64) -> Vec<u8> {
     let opcode = kind.into();
     let mask = Some([0; 4]);
-    let (header, mut head) = (
-        FrameHeader {
-            opcode,
-            mask,
-            ..FrameHeader::default()
-        },
-        Vec::new(),
-    );
+    let header = FrameHeader {
+        opcode,
+        mask,
+        ..FrameHeader::default()
+    };
+    let mut head = Vec::new();
     header.format(length, &mut head).expect("it has room");
     head
 }
 
+/// The number of permits that ann holds.
 async fn held(market: &Market) -> usize {
-    ids(&permits(&market.nobody(), "ann").await).len()
+    ids(&permits(&market.anonymous_client(), "ann").await).len()
 }
 
-async fn none_is_held(market: &Market) {
+async fn wait_until_none_is_held(market: &Market) {
     eventually("the permit is free", BOUND, async || {
         held(market).await == 0
     })
@@ -174,22 +183,22 @@ async fn a_client_that_talks_and_answers_no_ping_loses_its_permit() {
         assert!(start.elapsed() < BOUND, "the socket is still open");
         sleep(Duration::from_millis(50)).await;
     }
-    none_is_held(&market).await;
+    wait_until_none_is_held(&market).await;
 }
 
 #[tokio::test]
-async fn a_frame_that_is_too_long_ends_the_socket_by_its_head() {
+async fn a_frame_that_is_too_long_ends_the_socket_before_its_data_arrives() {
     let market = Market::start(&[]).await;
     let mut socket = Socket::open(&market, "ann").await;
     let socket = socket.connection();
     let sent = socket.write_all(&head(TEXT, 8 * MEBI)).await;
     sent.expect("it is open");
-    none_is_held(&market).await;
+    wait_until_none_is_held(&market).await;
 }
 
 #[tokio::test]
 async fn unread_pongs_take_no_memory_of_the_market() {
-    // The client reads nothing, so it answers no ping of the market either, for as long as this takes.
+    // The client reads nothing, so it answers none of the market's pings. The high bound keeps its socket open.
     let market = Market::start(&[("MAX_STALL_MS", "600000")]).await;
     let mut socket = Socket::open(&market, "ann").await;
     let socket = socket.connection();

@@ -54,7 +54,7 @@ impl Socket {
         self.0.get_mut()
     }
 
-    /// The next message. Pings are answered and skipped. `None` if the connection breaks off.
+    /// The next message other than a ping, or `None` if the connection breaks off. Pings are answered.
     async fn next(&mut self) -> Option<Message> {
         let message = async {
             loop {
@@ -67,15 +67,14 @@ impl Socket {
         soon("a message", message).await
     }
 
-    /// The next event.
     pub(crate) async fn event(&mut self) -> Value {
         let message = self.next().await.expect("the socket is open");
         let text = message.to_text().expect("an event is text");
         text.parse().expect("an event is JSON")
     }
 
-    /// The code and the reason with which the market closes the socket.
-    pub(crate) async fn closed(mut self) -> (u16, String) {
+    /// Waits until the market closes the socket. Returns the code and the reason of its close frame.
+    pub(crate) async fn wait_until_closed(mut self) -> (u16, String) {
         match self.next().await {
             Some(Message::Close(Some(frame))) => (frame.code.into(), frame.reason.to_string()),
             other => panic!("not closed: {other:?}"),
@@ -88,8 +87,8 @@ impl Socket {
         while self.next().await.is_some() {}
     }
 
-    /// Answers pings. Panics when the market closes the socket.
-    pub(crate) async fn stay(&mut self) {
+    /// Answers pings forever. Panics when the market closes the socket.
+    pub(crate) async fn answer_pings(&mut self) {
         while let Some(Ok(Message::Ping(_))) = self.0.next().await {}
         panic!("the market closed the socket");
     }

@@ -14,12 +14,12 @@ use tokio::task::JoinSet;
 
 const REQUESTS: usize = 500;
 
-/// The largest number of refusals that is acceptable. Nearly half of the requests were refused when a release waited
-/// for another call, and one in eight when the head did not wait for the release. On a busy machine some releases take
-/// longer than a head waits.
-const MOST: usize = 25;
+/// The largest acceptable number of refusals. On a busy machine some releases take longer than a response's head waits
+/// for them. If no head waited for its release, one request in eight would be refused; if a release waited for another
+/// call, nearly half.
+const MAX_REFUSED: usize = 25;
 
-/// A blocking connection, which is faster than most releases.
+/// A blocking connection, so that the next request follows faster than most releases.
 struct Connection(TcpStream);
 
 impl Connection {
@@ -41,15 +41,15 @@ impl Connection {
             let read = self.0.read(&mut buffer).expect("it answers");
             assert!(read > 0, "it closes midway");
             answer.extend_from_slice(&buffer[..read]);
-            if let Some(status) = status(&answer) {
+            if let Some(status) = parse_status(&answer) {
                 return status;
             }
         }
     }
 }
 
-/// The status of an answer, or `None` until the answer is complete.
-fn status(answer: &[u8]) -> Option<u16> {
+/// The status of an answer, or `None` if the answer is not complete yet.
+fn parse_status(answer: &[u8]) -> Option<u16> {
     let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
     let (head, body) = text.split_once("\r\n\r\n")?;
     let (_, length) = head.split_once("content-length: ")?;
@@ -57,7 +57,7 @@ fn status(answer: &[u8]) -> Option<u16> {
     (body.len() >= length).then(|| head[9..12].parse().expect("a status"))
 }
 
-/// Sends requests one after another. Returns how many were refused.
+/// Sends requests one after another, over both connections in turn. Returns the number of refused ones.
 fn send(mut connections: [Connection; 2], requests: usize, pause: Duration) -> usize {
     let mut refused = 0;
     for number in 0..requests {
@@ -72,8 +72,8 @@ fn send(mut connections: [Connection; 2], requests: usize, pause: Duration) -> u
     refused
 }
 
-/// Counts the refused requests of a client whose number of loops equals its limit. Each loop has one request in flight.
-async fn refused(loops: usize, pause: Duration) -> usize {
+/// The number of refusals of a client whose limit is its number of loops. Each loop has one request in flight.
+async fn count_refused(loops: usize, pause: Duration) -> usize {
     let server = RedisServer::start();
     let settings = [("REDIS_URL", server.url()), ("LIMIT", loops.to_string())];
     let settings = settings.each_ref().map(|(name, value)| (*name, &**value));
@@ -91,9 +91,9 @@ async fn refused(loops: usize, pause: Duration) -> usize {
 
 async fn assert_few_refused(loops: usize) {
     for pause in [0, 1].map(Duration::from_millis) {
-        let refused = refused(loops, pause).await;
+        let refused = count_refused(loops, pause).await;
         println!("{loops} loops, {pause:?}: {refused} of {REQUESTS}");
-        assert!(refused <= MOST, "{pause:?}: {refused} of {REQUESTS}");
+        assert!(refused <= MAX_REFUSED, "{pause:?}: {refused} of {REQUESTS}");
     }
 }
 

@@ -25,7 +25,7 @@ async fn caching(service: SocketAddr) -> Proxy {
 
 #[tokio::test]
 #[ignore = "for the night"]
-async fn a_refused_get_that_looks_like_grpc_is_no_page_for_others() {
+async fn a_refused_get_that_looks_like_grpc_is_not_cached_for_others() {
     let service = Service::start().await;
     let nginx = caching(service.address).await;
     let full = head("GET", "/", FULL);
@@ -47,10 +47,10 @@ async fn a_refused_get_that_looks_like_grpc_is_no_page_for_others() {
 
 #[tokio::test]
 #[ignore = "for the night"]
-async fn a_refusal_with_status_200_is_no_page_for_others() {
+async fn a_refusal_with_status_200_is_not_cached_for_others() {
     let service = Service::with(|routes| {
-        let shut = layer().with_rejection(|_| "come back later".to_owned().into_response());
-        routes.layer(shut)
+        let layer = layer().with_rejection(|_| "come back later".to_owned().into_response());
+        routes.layer(layer)
     })
     .await;
     let nginx = caching(service.address).await;

@@ -26,23 +26,23 @@ pub(crate) const FULL: &str = "full";
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// In lower case.
+    /// The status line and the headers, in lower case.
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-/// How the length of a body is transmitted.
+/// The way in which a request announces the length of its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Framing {
     Length,
     Chunked,
 }
 
-/// A connection.
+/// A client with one connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    from: OwnedReadHalf,
-    to: OwnedWriteHalf,
+    reader: OwnedReadHalf,
+    writer: OwnedWriteHalf,
 }
 
 impl Answer {
@@ -65,24 +65,24 @@ impl Answer {
 }
 
 impl Client {
-    /// Connects with a small buffer, so that the system does not buffer an upload that the server does not read.
+    /// Connects with a small buffer, so that the system cannot take a large upload that the server does not read.
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         let is_set = socket.set_send_buffer_size(16_384);
         is_set.expect("a new socket");
         let socket = socket.connect(address).await;
-        let (from, to) = socket.expect("a server that listens").into_split();
-        Self { from, to }
+        let (reader, writer) = socket.expect("a server that listens").into_split();
+        Self { reader, writer }
     }
 
     /// Writes text unchanged.
     pub(crate) async fn write(&mut self, text: &str) -> io::Result<()> {
-        soon(write(&mut self.to, text)).await
+        soon(write(&mut self.writer, text)).await
     }
 
-    /// Writes the rest of a request, whose body has this many bytes.
+    /// Writes the last header and the body of a request. The body has this number of bytes.
     pub(crate) async fn write_body(&mut self, framing: Framing, bytes: usize) -> io::Result<()> {
-        soon(write_body(&mut self.to, framing, bytes)).await
+        soon(write_body(&mut self.writer, framing, bytes)).await
     }
 
     /// Writes an upload of the full account.
@@ -96,44 +96,44 @@ impl Client {
         self.write(&head("POST", "/", FULL)).await?;
         let write = async {
             // Only the response matters, so a failed write is ignored.
-            let _ = write_body(&mut self.to, framing, bytes).await;
+            let _ = write_body(&mut self.writer, framing, bytes).await;
             pending().await
         };
         tokio::select! {
-            answer = soon(read(&mut self.from)) => answer,
+            answer = soon(read(&mut self.reader)) => answer,
             never = write => never,
         }
     }
 
     /// Reads the next response.
     pub(crate) async fn read(&mut self) -> io::Result<Answer> {
-        soon(read(&mut self.from)).await
+        soon(read(&mut self.reader)).await
     }
 
     /// Reads the head of the next response.
     pub(crate) async fn read_head(&mut self) -> io::Result<Answer> {
-        soon(read_head(&mut self.from)).await
+        soon(read_head(&mut self.reader)).await
     }
 
     /// Reads this many bytes of a body.
     #[cfg(feature = "redis")]
     pub(crate) async fn read_some(&mut self, bytes: usize) -> io::Result<()> {
         let mut body = vec![0; bytes];
-        soon(self.from.read_exact(&mut body)).await?;
+        soon(self.reader.read_exact(&mut body)).await?;
         Ok(())
     }
 
     /// Reads until the connection ends, or breaks.
     pub(crate) async fn read_to_end(&mut self) -> String {
         let mut rest = Vec::new();
-        let read = timeout(BOUND, self.from.read_to_end(&mut rest)).await;
+        let read = timeout(BOUND, self.reader.read_to_end(&mut rest)).await;
         drop(read.expect("it ends in time"));
         String::from_utf8_lossy(&rest).into_owned()
     }
 
-    /// False if another byte arrives before the connection ends.
-    pub(crate) async fn ends(&mut self) -> bool {
-        let read = timeout(BOUND, self.from.read_u8()).await;
+    /// True if the connection ends without another byte.
+    pub(crate) async fn ends_without_data(&mut self) -> bool {
+        let read = timeout(BOUND, self.reader.read_u8()).await;
         read.expect("it ends or goes on in time").is_err()
     }
 }
@@ -143,43 +143,43 @@ async fn soon<T>(operation: impl Future<Output = io::Result<T>>) -> io::Result<T
     done.map_err(|_| ErrorKind::TimedOut)?
 }
 
-async fn write(to: &mut OwnedWriteHalf, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes()).await
+async fn write(writer: &mut OwnedWriteHalf, text: &str) -> io::Result<()> {
+    writer.write_all(text.as_bytes()).await
 }
 
-async fn write_body(to: &mut OwnedWriteHalf, framing: Framing, bytes: usize) -> io::Result<()> {
+async fn write_body(writer: &mut OwnedWriteHalf, framing: Framing, bytes: usize) -> io::Result<()> {
     let header = match framing {
         Framing::Length => format!("content-length: {bytes}\r\n\r\n"),
         Framing::Chunked => "transfer-encoding: chunked\r\n\r\n".to_owned(),
     };
-    write(to, &header).await?;
+    write(writer, &header).await?;
     let data = "x".repeat(bytes.min(65_536));
     let mut left = bytes;
     while left > 0 {
         let part = &data[..left.min(data.len())];
         left -= part.len();
         match framing {
-            Framing::Length => write(to, part).await?,
-            Framing::Chunked => write(to, &format!("{:x}\r\n{part}\r\n", part.len())).await?,
+            Framing::Length => write(writer, part).await?,
+            Framing::Chunked => write(writer, &format!("{:x}\r\n{part}\r\n", part.len())).await?,
         }
     }
     match framing {
         Framing::Length => Ok(()),
-        Framing::Chunked => write(to, "0\r\n\r\n").await,
+        Framing::Chunked => write(writer, "0\r\n\r\n").await,
     }
 }
 
-async fn read_head(from: &mut OwnedReadHalf) -> io::Result<Answer> {
+async fn read_head(reader: &mut OwnedReadHalf) -> io::Result<Answer> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(from.read_u8().await?);
+        head.push(reader.read_u8().await?);
     }
     Answer::new(&head)
 }
 
 /// Reads a response whose body has a length, or ends with its connection. A response with status 204 has none.
-async fn read(from: &mut OwnedReadHalf) -> io::Result<Answer> {
-    let mut answer = read_head(from).await?;
+async fn read(reader: &mut OwnedReadHalf) -> io::Result<Answer> {
+    let mut answer = read_head(reader).await?;
     let length = answer.header("content-length");
     let length = length.and_then(|length| length.parse().ok());
     let length = length.or((answer.status == 204).then_some(0));
@@ -187,10 +187,10 @@ async fn read(from: &mut OwnedReadHalf) -> io::Result<Answer> {
     match length {
         Some(length) => {
             body.resize(length, 0);
-            from.read_exact(&mut body).await?;
+            reader.read_exact(&mut body).await?;
         }
         None => {
-            from.read_to_end(&mut body).await?;
+            reader.read_to_end(&mut body).await?;
         }
     }
     answer.body = String::from_utf8_lossy(&body).into_owned();
@@ -202,7 +202,7 @@ pub(crate) fn head(method: &str, path: &str, account: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nhost: market\r\n{ACCOUNT}: {account}\r\n")
 }
 
-/// The answer to a request on a connection for this request only. `head` is without the empty line at its end.
+/// Sends a request on a separate connection. `head` is without the empty line at its end.
 pub(crate) async fn send(address: SocketAddr, head: &str) -> io::Result<Answer> {
     let mut client = Client::connect(address).await;
     let text = format!("{head}connection: close\r\n\r\n");
@@ -210,12 +210,12 @@ pub(crate) async fn send(address: SocketAddr, head: &str) -> io::Result<Answer> 
     client.read().await
 }
 
-/// The answer to a GET of this account.
+/// Sends a GET of this account on a separate connection.
 pub(crate) async fn get(address: SocketAddr, account: &str) -> io::Result<Answer> {
     send(address, &head("GET", "/", account)).await
 }
 
-/// The answer to an upload of the full account, which is read after all of the upload has been written.
+/// Sends an upload of the full account on a separate connection, and reads the answer after the whole upload.
 pub(crate) async fn upload(
     address: SocketAddr,
     framing: Framing,

@@ -1,4 +1,4 @@
-//! The proxies of these tests forward complete requests.
+//! The proxies that the other tests use forward complete requests to all of their servers.
 //!
 //! Promises: none.
 
@@ -12,7 +12,7 @@ use http::HeaderValue;
 use std::{collections::BTreeSet, future::ready};
 
 /// A service whose responses carry its name.
-async fn named(name: &'static str) -> Service {
+async fn start(name: &'static str) -> Service {
     let name = HeaderValue::from_static(name);
     let add = map_response(move |mut response: Response| {
         response.headers_mut().insert("x-name", name.clone());
@@ -21,11 +21,12 @@ async fn named(name: &'static str) -> Service {
     Service::with(|routes| routes.layer(add)).await
 }
 
-async fn two() -> [Service; 2] {
-    [named("one").await, named("two").await]
+async fn start_two() -> [Service; 2] {
+    [start("one").await, start("two").await]
 }
 
-async fn forwards_to_one_and_two(proxy: &Proxy) {
+/// Asserts that a proxy forwards requests to both services, and a large upload as a whole.
+async fn assert_forwards(proxy: &Proxy) {
     let mut seen = BTreeSet::new();
     for _ in 0..8 {
         let answer = get(proxy.address(), "ann").await.expect("an answer");
@@ -45,23 +46,23 @@ async fn forwards_to_one_and_two(proxy: &Proxy) {
 #[tokio::test]
 #[ignore = "for the night"]
 async fn nginx_forwards_to_each_of_its_servers() {
-    let services = two().await;
+    let services = start_two().await;
     let servers = services.each_ref().map(|service| service.address);
     let nginx = Nginx {
         servers: &servers,
         ..Nginx::default()
     };
-    forwards_to_one_and_two(&nginx.start().await).await;
+    assert_forwards(&nginx.start().await).await;
 }
 
 #[tokio::test]
 #[ignore = "for the night"]
 async fn haproxy_forwards_to_each_of_its_servers() {
-    let services = two().await;
+    let services = start_two().await;
     let servers = services.each_ref().map(|service| service.address);
     let haproxy = HaProxy {
         servers: &servers,
         ..HaProxy::default()
     };
-    forwards_to_one_and_two(&haproxy.start().await).await;
+    assert_forwards(&haproxy.start().await).await;
 }

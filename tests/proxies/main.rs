@@ -1,4 +1,4 @@
-//! Services behind proxies: nginx and HAProxy, run as separate processes.
+//! Services behind nginx and HAProxy, which run as separate processes.
 
 #![cfg(unix)]
 

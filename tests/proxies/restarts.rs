@@ -60,10 +60,10 @@ async fn run(port: &Port, redis: &str) -> Child {
     child
 }
 
-/// How often each kind of request had each outcome, which is a status or the reason why none arrived.
+/// The number of requests by their kind and their outcome, which is a status or the reason why none arrived.
 type Outcomes = BTreeMap<(&'static str, String), usize>;
 
-/// Clients that each send requests one after another to `proxy`, until they must stop.
+/// The state that all clients share. Each sends requests to `proxy` one after another until the test is over.
 #[derive(Clone)]
 struct Load {
     proxy: SocketAddr,
@@ -86,8 +86,8 @@ impl Load {
         !self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Returns once each kind of request has had `more` further answers.
-    async fn works(&self, more: usize) {
+    /// Waits until each kind of request has had `more` further outcomes.
+    async fn wait_for_answers(&self, more: usize) {
         let count = || {
             let mut counts = BTreeMap::new();
             for ((kind, _), count) in &*self.outcomes.lock().expect("no panic") {
@@ -96,7 +96,7 @@ impl Load {
             counts
         };
         let before: BTreeMap<_, usize> = count();
-        eventually("all clients are answered", BOUND, async || {
+        eventually("requests of each kind are answered", BOUND, async || {
             let now = count();
             let done = |kind| now.get(kind) >= Some(&(before.get(kind).unwrap_or(&0) + more));
             ["trade", "read", "upload", "stream"].iter().all(done)
@@ -104,7 +104,7 @@ impl Load {
         .await;
     }
 
-    /// The response to a request with this body.
+    /// Sends a request on a separate connection.
     async fn send(
         &self,
         account: &str,
@@ -122,7 +122,7 @@ impl Load {
         client.read().await
     }
 
-    /// Some accounts list an item each, and others buy it.
+    /// Lists an item of one new account, and buys it with another, repeatedly.
     async fn trade(self, trader: usize) {
         for number in 0.. {
             if !self.goes_on() {
@@ -203,8 +203,9 @@ async fn markets_that_restart_under_load_are_not_noticed() {
     let store = RedisSemaphore::connect(redis.url())
         .await
         .expect("a server");
+    // Takes all five permits of the account, so that its uploads are refused.
     let all = Claim::new(FULL).with_limit(5).with_weight(5);
-    let all = store.acquire(all).await.expect("it is free");
+    let full = store.acquire(all).await.expect("it is free");
 
     let load = Load {
         proxy: nginx.address(),
@@ -225,19 +226,22 @@ async fn markets_that_restart_under_load_are_not_noticed() {
     assert_eq!(answer.status, 200);
 
     for restart in 0..4 {
-        load.works(5).await;
+        load.wait_for_answers(5).await;
         markets[restart % 2].restart().await;
     }
-    load.works(5).await;
+    load.wait_for_answers(5).await;
     load.is_over.store(true, Ordering::Relaxed);
     let ended = timeout(BOUND, clients.join_all()).await;
     ended.expect("all clients are answered");
 
-    assert!(!all.is_lost());
+    assert!(!full.is_lost());
     let rows = endless.read_to_end().await;
-    assert!(!rows.ends_with("\r\n0\r\n\r\n"), "it is cut, and not whole");
+    assert!(
+        !rows.ends_with("\r\n0\r\n\r\n"),
+        "the stream ended as if it were whole"
+    );
     let outcomes = load.outcomes.lock().expect("no panic");
     let is_fine = |outcome: &str| matches!(outcome, "200" | "201" | "429" | "the store is slow");
-    let is_fine = outcomes.keys().all(|(_, outcome)| is_fine(outcome));
-    assert!(is_fine, "{outcomes:?}\n{}", nginx.log());
+    let all_fine = outcomes.keys().all(|(_, outcome)| is_fine(outcome));
+    assert!(all_fine, "{outcomes:?}\n{}", nginx.log());
 }

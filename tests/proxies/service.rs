@@ -1,4 +1,4 @@
-//! A service with one account that is always refused.
+//! A service in this process, which refuses one account always.
 
 use crate::client::FULL;
 use axum::{Router, extract::DefaultBodyLimit, routing};
@@ -8,7 +8,7 @@ use testing::http_requests::ACCOUNT;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, KeyError, MemorySemaphore};
 
-/// A running service and its address. Dropping it ends the service.
+/// A running service. Dropping it ends the service.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
@@ -46,7 +46,7 @@ impl Drop for Service {
 
 type Extract = fn(&Parts) -> Result<Claim, KeyError>;
 
-/// A layer that admits no request of the full account.
+/// A layer that refuses each request of [`FULL`].
 pub(crate) fn layer() -> ConcurrencyLimitLayer<Extract> {
     ConcurrencyLimitLayer::new(100, claim, MemorySemaphore::new())
 }

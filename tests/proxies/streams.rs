@@ -23,7 +23,7 @@ async fn nginx(service: &Service, location: &str) -> Proxy {
     nginx.start().await
 }
 
-/// Returns a response once its head has been read, and nothing else.
+/// Sends a request, and reads only the head of the response.
 async fn open(proxy: &Proxy, path: &str, account: &str) -> Client {
     let mut client = Client::connect(proxy.address()).await;
     let request = head("GET", path, account) + "connection: close\r\n\r\n";
@@ -33,7 +33,7 @@ async fn open(proxy: &Proxy, path: &str, account: &str) -> Client {
     client
 }
 
-/// 64 MB, which is more than the buffers of the system hold.
+/// A body of 64 MB, which is more than the buffers of the system hold.
 fn large() -> Body {
     let chunks = (0..1_024).map(|_| Ok::<_, io::Error>(vec![b'x'; 65_536]));
     Body::from_stream(stream::iter(chunks))
@@ -71,8 +71,8 @@ async fn nginx_reads_a_response_before_its_client_does_unless_it_is_asked_not_to
     .await;
 }
 
-/// The rest of a response that is cut after its head.
-async fn cut(location: &str) -> String {
+/// All that a client reads after the head of a response that the service cuts after its first row.
+async fn read_cut_response(location: &str) -> String {
     let cut = Arc::new(Notify::new());
     let cut_now = Arc::clone(&cut);
     let response = async move || {
@@ -93,8 +93,8 @@ async fn cut(location: &str) -> String {
 #[tokio::test]
 #[ignore = "for the night"]
 async fn a_response_that_is_cut_looks_whole_if_nginx_speaks_http_1_0() {
-    let whole = cut("proxy_http_version 1.0;").await;
+    let whole = read_cut_response("proxy_http_version 1.0;").await;
     assert!(whole.ends_with("row\n\r\n0\r\n\r\n"), "{whole}");
-    let cut = cut("proxy_http_version 1.1;").await;
+    let cut = read_cut_response("proxy_http_version 1.1;").await;
     assert!(cut.ends_with("row\n\r\n"), "{cut}");
 }

@@ -17,9 +17,9 @@ async fn hold(store: &MemorySemaphore, account: &str) -> Permit {
     store.acquire(claim).await.expect("it is free")
 }
 
-/// The status of a request that waits this long at its account's limit, and then the status of another account's
-/// request.
-async fn behind_a_proxy_that_waits_for_a_second(wait: Duration, server: &str) -> [u16; 2] {
+/// Behind an nginx that waits for a response for a second: the status of a request that may wait `wait` for its permit,
+/// and then the status of another account's request. `server` is for the parameters of nginx's servers.
+async fn statuses_behind_nginx(wait: Duration, server: &str) -> [u16; 2] {
     let store = MemorySemaphore::new();
     let layer = limit(1, store.clone()).with_wait(wait);
     let service = async || Service::with(|routes| routes.layer(layer.clone())).await;
@@ -42,14 +42,14 @@ async fn behind_a_proxy_that_waits_for_a_second(wait: Duration, server: &str) ->
 #[tokio::test]
 #[ignore = "for the night"]
 async fn a_wait_that_outlasts_the_proxy_takes_the_service_from_all() {
-    let statuses = behind_a_proxy_that_waits_for_a_second(BOUND, "").await;
+    let statuses = statuses_behind_nginx(BOUND, "").await;
     assert_eq!(statuses, [504, 502]);
 }
 
 #[tokio::test]
 #[ignore = "for the night"]
 async fn a_wait_that_outlasts_the_proxy_fails_alone_if_no_server_counts_as_failed() {
-    let statuses = behind_a_proxy_that_waits_for_a_second(BOUND, "max_fails=0").await;
+    let statuses = statuses_behind_nginx(BOUND, "max_fails=0").await;
     assert_eq!(statuses, [504, 200]);
 }
 
@@ -57,7 +57,7 @@ async fn a_wait_that_outlasts_the_proxy_fails_alone_if_no_server_counts_as_faile
 #[ignore = "for the night"]
 async fn a_wait_that_ends_before_the_proxy_does_is_refused() {
     let wait = Duration::from_millis(100);
-    let statuses = behind_a_proxy_that_waits_for_a_second(wait, "").await;
+    let statuses = statuses_behind_nginx(wait, "").await;
     assert_eq!(statuses, [429, 200]);
 }
 
@@ -74,21 +74,24 @@ async fn haproxy_passes_a_hang_up_on_if_it_is_asked_to() {
         };
         haproxy.start().await
     };
-    let attentive = proxy("option abortonclose").await;
+    let with_abort = proxy("option abortonclose").await;
     let default = proxy("").await;
-    let waits = async |account: &str, waiting: usize| {
-        eventually("as many wait as should", BOUND, async || {
+    let wait_until = async |account: &str, waiting: usize| {
+        eventually(&format!("{waiting} of {account} wait"), BOUND, async || {
             count_waiting(&store, account).await == waiting
         })
         .await;
     };
 
     let _held = [hold(&store, "ann").await, hold(&store, "bob").await];
-    let clients = [ask(&attentive, "ann").await, ask(&default, "bob").await];
-    waits("ann", 1).await;
-    waits("bob", 1).await;
+    let clients = [
+        send_request(&with_abort, "ann").await,
+        send_request(&default, "bob").await,
+    ];
+    wait_until("ann", 1).await;
+    wait_until("bob", 1).await;
     drop(clients);
-    waits("ann", 0).await;
+    wait_until("ann", 0).await;
     assert_eq!(count_waiting(&store, "bob").await, 1);
 }
 
@@ -97,8 +100,8 @@ async fn count_waiting(store: &MemorySemaphore, account: &str) -> usize {
     usage.expect("a store in memory").waiting.len()
 }
 
-/// A client that has sent a request.
-async fn ask(proxy: &Proxy, account: &str) -> Client {
+/// Sends a request, and returns its client, which has not read the response.
+async fn send_request(proxy: &Proxy, account: &str) -> Client {
     let mut client = Client::connect(proxy.address()).await;
     let request = head("GET", "/", account) + "\r\n";
     client.write(&request).await.expect("a proxy that reads");

@@ -11,13 +11,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 use testing::wait::{eventually, within};
 
-/// Longer than anything here takes, so that a test that waits in vain fails instead of hanging.
+/// Longer than any wait here should take, so that a test fails instead of hanging.
 pub const BOUND: Duration = Duration::from_secs(30);
 
 /// A headless browser. It ends when it is dropped.
 pub struct Browser {
     client: Client,
-    // Declared before its folder, because fields are dropped in this order.
+    // Fields are dropped in this order: the driver must end before its folder is removed.
     _driver: Driver,
     _profile: TempDir,
 }
@@ -121,7 +121,7 @@ impl Browser {
             }
             self.press(&tab).await;
         }
-        panic!("no tabulator leads to {selector}");
+        panic!("the Tab key does not lead to {selector}");
     }
 
     /// Waits until this expression is true in the page.
@@ -140,7 +140,7 @@ impl Browser {
     }
 
     /// The errors that the browser has logged since the last call.
-    pub async fn complaints(&self) -> Vec<String> {
+    pub async fn logged_errors(&self) -> Vec<String> {
         let entries = within("a log", BOUND, self.client.issue_cmd(Console)).await;
         let entries = entries.expect("it has a log");
         let entries = entries.as_array().expect("a list");

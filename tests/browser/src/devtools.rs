@@ -24,7 +24,7 @@ impl WebDriverCompatibleCommand for Devtools {
     }
 }
 
-/// Fetches the console messages since the last call.
+/// Fetches the messages of the browser's console since the last call.
 #[derive(Debug)]
 pub(crate) struct Console;
 

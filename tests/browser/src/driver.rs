@@ -28,7 +28,7 @@ impl Driver {
         // chromedriver picks a port that is free for IPv4 and then uses the same port for IPv6. If another process has
         // that port, it exits.
         let started = (0..5).find_map(|_| Self::try_start(profile));
-        started.expect("chromedriver says where it listens")
+        started.expect("chromedriver reports its port")
     }
 
     fn try_start(profile: &Path) -> Option<Self> {
@@ -40,7 +40,7 @@ impl Driver {
             _ => panic!("chromedriver does not start: {error}"),
         });
         let Some(port) = port(&mut driver) else {
-            driver.wait().expect("it has ended, or does so now");
+            driver.wait().expect("it ends: its output has ended");
             return None;
         };
         let watcher = watch(driver.id(), profile);
@@ -58,7 +58,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // The end of its input makes the watcher kill the group.
+        // Without its input the watcher kills the group.
         drop(self.watcher.stdin.take());
         let _ = self.watcher.wait();
         let _ = self.driver.kill();
@@ -66,13 +66,14 @@ impl Drop for Driver {
     }
 }
 
-/// Starts a shell that kills the group when the shell's standard input closes, as it does when this process dies.
+/// Starts a shell that kills the group once the shell's standard input closes, which happens also if this process is
+/// killed.
 fn watch(group: u32, profile: &Path) -> Child {
     Command::new("sh")
         .args(["-c", "read _; kill -s KILL -- \"-$0\"; rm -rf \"$1\""])
         .arg(group.to_string())
         .arg(profile)
-        // It stays out of this process's group, which may be killed as a whole.
+        // Its own group, because this process's group may be killed as a whole.
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -84,9 +85,9 @@ fn watch(group: u32, profile: &Path) -> Child {
 /// The port that the driver reports. `None` if it exits without reporting one.
 fn port(driver: &mut Child) -> Option<u16> {
     let stdout = driver.stdout.take().expect("stdout is piped");
-    let said = |line: &String| line.contains("started successfully on port");
+    let is_report = |line: &String| line.contains("started successfully on port");
     let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-    let line = lines.find(said)?;
+    let line = lines.find(is_report)?;
     let port = line.trim_end_matches('.').rsplit(' ').next();
     Some(port.and_then(|port| port.parse().ok()).expect("a port"))
 }

@@ -6,14 +6,14 @@ use super::client::{Gateway, REFUSING, RICH, SILENT};
 use std::time::{Duration, Instant};
 
 #[tokio::test]
-async fn an_upstream_causes_no_longer_pause_than_the_cooldown() {
-    let own = [("UPSTREAMS", "fake"), ("COOLDOWN_MS", "100000")];
-    let gateway = Gateway::start(&[&REFUSING[..], &own].concat()).await;
+async fn a_pause_lasts_at_most_the_cooldown_whatever_the_upstream_asks_for() {
+    let extra = [("UPSTREAMS", "fake"), ("COOLDOWN_MS", "100000")];
+    let gateway = Gateway::start(&[&REFUSING[..], &extra].concat()).await;
     gateway.overload("fake", 600).await;
     let retry_after = gateway
         .complete("ann", 1)
         .await
-        .refused_by("upstream")
+        .assert_refused_by("upstream")
         .await;
     assert!((Duration::from_secs(50)..=Duration::from_secs(100)).contains(&retry_after));
 }
@@ -30,15 +30,15 @@ async fn a_request_waits_until_a_pause_of_all_accounts_ends() {
 
 #[tokio::test]
 async fn a_waiting_request_goes_to_the_first_account_that_gets_room() {
-    let own = [SILENT, ("UPSTREAM_LIMIT", "1"), ("WAIT_MS", "600000")];
-    let gateway = Gateway::start(&own).await;
+    let extra = [SILENT, ("UPSTREAM_LIMIT", "1"), ("WAIT_MS", "600000")];
+    let gateway = Gateway::start(&extra).await;
     let _first = gateway.stream("ann", 1).await;
     let second = gateway.stream("ann", 1).await;
     let account = second.account();
-    let waits = tokio::spawn(gateway.complete("bob", 1));
-    gateway.has_in_flight("bob", 1).await;
+    let waiting = tokio::spawn(gateway.complete("bob", 1));
+    gateway.wait_for_in_flight("bob", 1).await;
     drop(second);
-    assert_eq!(waits.await.expect("no panic").account(), account);
+    assert_eq!(waiting.await.expect("no panic").account(), account);
 }
 
 #[tokio::test]
@@ -50,11 +50,11 @@ async fn a_request_goes_to_another_account_if_the_tokens_of_the_first_are_reserv
     gateway
         .complete("ann", 600_000)
         .await
-        .refused_by("upstream-tokens")
+        .assert_refused_by("upstream-tokens")
         .await;
 }
 
-/// The second gateway uses the built-in upstream of the first, and shares no limits with it.
+/// The second gateway sends its requests to the built-in upstream of the first, and shares no limits with it.
 #[tokio::test]
 async fn gateways_that_share_nothing_exceed_the_quota_of_an_account_and_pause_it() {
     let settings = [&REFUSING[..], &RICH[..], &[SILENT]].concat();
@@ -65,7 +65,7 @@ async fn gateways_that_share_nothing_exceed_the_quota_of_an_account_and_pause_it
     other
         .complete("ann", 600_000)
         .await
-        .refused_by("upstream")
+        .assert_refused_by("upstream")
         .await;
     assert_eq!(other.used("ann", "tokens").await, 0);
 }
@@ -76,6 +76,6 @@ async fn an_upstream_that_cannot_be_reached_is_a_502_that_costs_nothing() {
     let answer = gateway.complete("ann", 100).await;
     assert_eq!(answer.status(), 502);
     assert_eq!(answer.error().await["type"], "server_error");
-    gateway.has_in_flight("ann", 0).await;
+    gateway.wait_for_in_flight("ann", 0).await;
     assert_eq!(gateway.used("ann", "tokens").await, 0);
 }

@@ -110,7 +110,7 @@ impl Gateway {
         serde_json::from_str(&limits).expect("JSON")
     }
 
-    /// The units of a key that are in use.
+    /// The units of a key that are in use under this policy.
     pub(crate) async fn used(&self, key: &str, policy: &str) -> u64 {
         let limits = self.limits(key).await;
         let limits = limits.as_array().expect("a list");
@@ -120,8 +120,8 @@ impl Gateway {
             .expect("a number")
     }
 
-    /// Waits until a key has this number of requests in flight. Requests that wait for tokens count too.
-    pub(crate) async fn has_in_flight(&self, key: &str, requests: u64) {
+    /// Waits until a key has this number of requests in flight, including those that wait for tokens.
+    pub(crate) async fn wait_for_in_flight(&self, key: &str, requests: u64) {
         let what = format!("{key} has {requests} requests in flight");
         eventually(&what, BOUND, async || {
             self.used(key, "requests").await == requests
@@ -129,7 +129,7 @@ impl Gateway {
         .await;
     }
 
-    /// Makes an account of the built-in upstream answer 429.
+    /// Makes an account of the built-in upstream answer 429 for this time, with a `Retry-After`.
     pub(crate) async fn overload(&self, account: &str, seconds: u32) {
         let path = format!("/fake/{account}/overload?seconds={seconds}");
         let answer = self.post(&path, None, String::new()).await;
@@ -152,7 +152,7 @@ impl Answer {
         values.collect::<Vec<_>>().join(", ")
     }
 
-    /// The account that serves it.
+    /// The upstream account that serves the request, which must be admitted.
     pub(crate) fn account(&self) -> String {
         assert_eq!(self.status(), 200, "{self:?}");
         self.header("x-upstream")
@@ -184,8 +184,8 @@ impl Answer {
         body["error"].take()
     }
 
-    /// The time of a refusal's `Retry-After`. It must be a refusal by this policy.
-    pub(crate) async fn refused_by(self, policy: &str) -> Duration {
+    /// Asserts that this policy has refused the request. Returns the time of its `Retry-After`.
+    pub(crate) async fn assert_refused_by(self, policy: &str) -> Duration {
         assert_eq!(self.status(), 429, "{self:?}");
         assert!(
             self.header("ratelimit")

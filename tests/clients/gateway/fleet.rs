@@ -4,7 +4,7 @@
 
 use super::{
     client::{Answer, BOUND, Gateway, REFUSING, RICH, SILENT, soon},
-    tenants::charges_the_words_sent,
+    tenants::assert_charged_only_words_sent,
     upstream::{End, Upstream},
 };
 use std::{
@@ -31,31 +31,32 @@ async fn pair(settings: &[(&str, &str)]) -> [Gateway; 2] {
 async fn a_key_has_its_number_of_requests_in_flight_in_all_gateways_together() {
     let server = RedisServer::start();
     let redis = server.url();
-    let own = [SILENT, ("REDIS_URL", &redis), ("KEY_LIMIT", "3")];
-    let gateways = pair(&[&REFUSING[..], &own].concat()).await;
+    let extra = [SILENT, ("REDIS_URL", &redis), ("KEY_LIMIT", "3")];
+    let gateways = pair(&[&REFUSING[..], &extra].concat()).await;
     let _one = gateways[0].stream("ann", 10).await;
     let _other = gateways[1].stream("ann", 10).await;
     let third = gateways[1].stream("ann", 10).await;
     for gateway in &gateways {
         let refused = gateway.complete("ann", 10).await;
-        refused.refused_by("requests").await;
+        refused.assert_refused_by("requests").await;
     }
     gateways[0].stream("bob", 10).await;
     drop(third);
-    gateways[0].has_in_flight("ann", 2).await;
+    gateways[0].wait_for_in_flight("ann", 2).await;
     gateways[0].stream("ann", 10).await;
 }
 
-/// The key may use a token per second, and has used those of a minute.
+/// The key gets a token per second, and has used the tokens of a minute.
 #[tokio::test]
 async fn tokens_come_back_with_time_for_all_gateways_and_retry_after_is_exact() {
     const SECOND: Duration = Duration::from_secs(1);
     let server = RedisServer::start();
     let redis = server.url();
-    let own = [("REDIS_URL", &*redis), ("WORD_MS", "0"), ("KEY_TPM", "60")];
-    let gateways = pair(&[&REFUSING[..], &own].concat()).await;
+    let extra = [("REDIS_URL", &*redis), ("WORD_MS", "0"), ("KEY_TPM", "60")];
+    let gateways = pair(&[&REFUSING[..], &extra].concat()).await;
     gateways[0].stream("ann", 60).await.text().await;
-    gateways[0].has_in_flight("ann", 0).await;
+    gateways[0].wait_for_in_flight("ann", 0).await;
+    // The first and the last time for a grant, by the answers so far.
     let (mut earliest, mut latest) = (Instant::now(), None::<Instant>);
     let (mut turns, mut refusals) = (gateways.iter().cycle(), 0);
     eventually("the tokens are back", BOUND, async || {
@@ -67,9 +68,9 @@ async fn tokens_come_back_with_time_for_all_gateways_and_retry_after_is_exact() 
         }
         let is_early = latest.is_none_or(|latest| sent < latest);
         assert!(is_early, "refused after Retry-After");
-        let retry_after = answer.refused_by("tokens").await;
+        let retry_after = answer.assert_refused_by("tokens").await;
         assert!((SECOND..=4 * SECOND).contains(&retry_after));
-        // It is rounded up to whole seconds.
+        // `Retry-After` is rounded up to whole seconds.
         earliest = earliest.max(sent + retry_after - SECOND);
         let end = Instant::now() + retry_after;
         latest = Some(latest.map_or(end, |latest| latest.min(end)));
@@ -86,16 +87,16 @@ async fn a_client_that_hangs_up_is_charged_in_all_gateways_only_the_words_that_i
     let server = RedisServer::start();
     let redis = server.url();
     let upstream = Upstream::start(400, End::Never).await;
-    let own = [
+    let extra = [
         ("REDIS_URL", &*redis),
         ("UPSTREAMS", &*upstream.account),
         ("KEY_TPM", "1000"),
     ];
-    let [one, other] = pair(&[&REFUSING[..], &own].concat()).await;
-    charges_the_words_sent(&one, &other).await;
+    let [one, other] = pair(&[&REFUSING[..], &extra].concat()).await;
+    assert_charged_only_words_sent(&one, &other).await;
 }
 
-/// A silent stream has reserved the model's whole budget, so all requests of both keys wait. Its end makes room for six.
+/// A silent stream reserves the model's whole budget, so all requests of both keys wait. Its end makes room for six.
 #[tokio::test]
 async fn two_keys_that_wait_for_a_model_take_turns_in_all_gateways() {
     let server = RedisServer::start();
@@ -109,27 +110,27 @@ async fn two_keys_that_wait_for_a_model_take_turns_in_all_gateways() {
         ("MODEL_TPM", "6000"),
     ];
     let gateways = pair(&settings).await;
-    let all = gateways[0].stream("zoe", 6_000).await;
+    let whole_budget = gateways[0].stream("zoe", 6_000).await;
     let requests = |number: usize, key: &'static str, count: u64| {
         let requests = (0..count).map(|_| tokio::spawn(gateways[number].complete(key, 1_000)));
         requests.collect::<Vec<_>>()
     };
-    let of_ann = requests(0, "ann", 8);
-    gateways[0].has_in_flight("ann", 8).await;
-    let of_bob = requests(1, "bob", 4);
-    gateways[1].has_in_flight("bob", 4).await;
-    drop(all);
+    let anns = requests(0, "ann", 8);
+    gateways[0].wait_for_in_flight("ann", 8).await;
+    let bobs = requests(1, "bob", 4);
+    gateways[1].wait_for_in_flight("bob", 4).await;
+    drop(whole_budget);
     let admitted = |requests: &[JoinHandle<Answer>]| {
         let admitted = requests.iter().filter(|request| request.is_finished());
         admitted.count()
     };
-    let six = async || admitted(&of_ann) + admitted(&of_bob) >= 6;
+    let six = async || admitted(&anns) + admitted(&bobs) >= 6;
     eventually("six requests are admitted", BOUND, six).await;
-    assert_eq!((admitted(&of_ann), admitted(&of_bob)), (3, 3));
+    assert_eq!((admitted(&anns), admitted(&bobs)), (3, 3));
 }
 
-/// A model has 1,000 tokens per second. The tokens of its first minute are used at once; then twelve clients of each key
-/// wait all the time.
+/// A model gets 1,000 tokens per second. The tokens of its first minute are used at once. Then twelve clients of each
+/// key wait for more all the time.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes 20 s and needs a quiet machine"]
 async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_and_no_more_than_it_has()
@@ -139,7 +140,7 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
     const ANSWERS: u32 = 400;
     let server = RedisServer::start();
     let redis = server.url();
-    let own = [
+    let extra = [
         ("REDIS_URL", &*redis),
         ("WORD_MS", "0"),
         ("ESTIMATE", "max"),
@@ -148,7 +149,7 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
         ("UPSTREAM_LIMIT", "1000"),
         ("MODEL_TPM", "60000"),
     ];
-    let settings = [&RICH[..1], &own].concat();
+    let settings = [&RICH[..1], &extra].concat();
     let [one, other] = pair(&settings).await;
     let [third, fourth] = pair(&settings).await;
     let gateways = [one, other, third, fourth];
@@ -175,7 +176,7 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
         let key = soon("an answer", answered.recv()).await;
         *tokens.entry(key.expect("clients go on")).or_default() += EACH;
         granted += EACH;
-        // The model is not used before, so its first window begins with all of its tokens.
+        // The model begins with all tokens of a minute, and gets more with time.
         let bound = f64::from(MINUTE) * (1.0 + begun.elapsed().as_secs_f64() / 60.0);
         assert!(f64::from(granted) <= bound, "{granted} > {bound}");
     }
@@ -190,8 +191,8 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
 async fn an_account_that_answers_429_is_paused_for_all_gateways_and_the_other_account_serves() {
     let server = RedisServer::start();
     let redis = server.url();
-    let own = [("REDIS_URL", &*redis), ("WORD_MS", "0")];
-    let [one, other] = pair(&[&REFUSING[..], &own].concat()).await;
+    let extra = [("REDIS_URL", &*redis), ("WORD_MS", "0")];
+    let [one, other] = pair(&[&REFUSING[..], &extra].concat()).await;
     one.overload("fake-1", 600).await;
     // The accounts take turns, so one of two requests has tried the first account.
     for _ in 0..2 {
@@ -202,9 +203,16 @@ async fn an_account_that_answers_429_is_paused_for_all_gateways_and_the_other_ac
         assert_eq!(other.stream("ann", 1).await.account(), "fake-2");
     }
     one.overload("fake-2", 100).await;
-    one.complete("ann", 1).await.refused_by("upstream").await;
+    one.complete("ann", 1)
+        .await
+        .assert_refused_by("upstream")
+        .await;
     // The second account is back earlier than the first.
-    let retry_after = other.complete("ann", 1).await.refused_by("upstream").await;
+    let retry_after = other
+        .complete("ann", 1)
+        .await
+        .assert_refused_by("upstream")
+        .await;
     assert!((Duration::from_secs(50)..=Duration::from_secs(100)).contains(&retry_after));
 }
 
@@ -216,8 +224,8 @@ async fn an_account_that_an_operator_has_closed_leaves_its_requests_to_the_other
     let (policy, account) = ("upstream".into(), "fake-1".into());
     let closed = store.set_limit(&policy, Some(&account), Some(0), "").await;
     closed.expect("the server answers");
-    let own = [("REDIS_URL", &*redis), ("WORD_MS", "0")];
-    let gateway = Gateway::start(&[&REFUSING[..], &own].concat()).await;
+    let extra = [("REDIS_URL", &*redis), ("WORD_MS", "0")];
+    let gateway = Gateway::start(&[&REFUSING[..], &extra].concat()).await;
     let mut accounts = Vec::new();
     eventually("the gateway knows the limit", BOUND, async || {
         accounts.push(gateway.stream("ann", 1).await.account());
@@ -230,16 +238,19 @@ async fn an_account_that_an_operator_has_closed_leaves_its_requests_to_the_other
 async fn an_account_has_its_number_of_requests_in_flight_in_all_gateways_together() {
     let server = RedisServer::start();
     let redis = server.url();
-    let own = [
+    let extra = [
         SILENT,
         ("REDIS_URL", &redis),
         ("UPSTREAMS", "only"),
         ("UPSTREAM_LIMIT", "2"),
     ];
-    let [one, other] = pair(&[&REFUSING[..], &own].concat()).await;
+    let [one, other] = pair(&[&REFUSING[..], &extra].concat()).await;
     let _first = one.stream("ann", 1).await;
     let second = other.stream("ann", 1).await;
-    one.complete("bob", 1).await.refused_by("upstream").await;
+    one.complete("bob", 1)
+        .await
+        .assert_refused_by("upstream")
+        .await;
     drop(second);
     eventually("a request is admitted", BOUND, async || {
         one.complete("bob", 1).await.status() == 200

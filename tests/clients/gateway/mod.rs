@@ -17,6 +17,7 @@ use testing::example;
 #[tokio::test]
 async fn a_stream_has_the_words_of_the_prompt_up_to_max_tokens_and_an_end() {
     let gateway = Gateway::start(&[("WORD_MS", "0")]).await;
+    // The built-in upstream answers `3 words` with three words, and another prompt with its own words.
     for (prompt, words) in [("3 words", 3), ("900 words", 7), ("tell me", 2)] {
         let body = json!({"model": "small", "prompt": prompt, "max_tokens": 7});
         let answer = gateway.post("/v1/completions", Some("ann"), body.to_string());

@@ -13,24 +13,26 @@ use testing::wait::eventually;
 #[tokio::test]
 async fn a_client_that_hangs_up_is_charged_only_the_words_that_it_was_sent() {
     let upstream = Upstream::start(400, End::Never).await;
-    let own = [("UPSTREAMS", &*upstream.account), ("KEY_TPM", "1000")];
-    let gateway = Gateway::start(&[&REFUSING[..], &own].concat()).await;
-    charges_the_words_sent(&gateway, &gateway).await;
+    let extra = [("UPSTREAMS", &*upstream.account), ("KEY_TPM", "1000")];
+    let gateway = Gateway::start(&[&REFUSING[..], &extra].concat()).await;
+    assert_charged_only_words_sent(&gateway, &gateway).await;
 }
 
-/// A client of the first gateway hangs up after 400 words. The other gateway is asked for the use.
-pub(crate) async fn charges_the_words_sent(one: &Gateway, other: &Gateway) {
+/// A client of gateway `one` hangs up after 400 words. Asserts that gateway `other` then counts at most 400 used
+/// tokens. The key must have 1,000 tokens per minute.
+pub(crate) async fn assert_charged_only_words_sent(one: &Gateway, other: &Gateway) {
     let begun = Instant::now();
     let mut stream = one.stream("ann", 1_000).await;
     stream.read_words(400).await;
     other
         .complete("ann", 1_000)
         .await
-        .refused_by("tokens")
+        .assert_refused_by("tokens")
         .await;
     drop(stream);
-    other.has_in_flight("ann", 0).await;
+    other.wait_for_in_flight("ann", 0).await;
     let used = other.used("ann", "tokens").await;
+    // Used tokens come back with time, 1,000 per minute.
     let returned = begun.elapsed().as_secs_f64() * 1_000.0 / 60.0;
     assert!(
         used <= 400 && used as f64 >= 400.0 - returned.ceil(),
@@ -40,14 +42,14 @@ pub(crate) async fn charges_the_words_sent(one: &Gateway, other: &Gateway) {
 
 #[tokio::test]
 async fn a_client_that_hangs_up_while_it_waits_for_an_account_is_charged_nothing() {
-    let own = [("WAIT_MS", "600000"), ("UPSTREAMS", "fake")];
-    let gateway = Gateway::start(&own).await;
+    let extra = [("WAIT_MS", "600000"), ("UPSTREAMS", "fake")];
+    let gateway = Gateway::start(&extra).await;
     gateway.overload("fake", 200).await;
-    let waits = tokio::spawn(gateway.complete("ann", 500));
-    let reserves = async || gateway.used("ann", "tokens").await == 500;
-    eventually("the request has its tokens", BOUND, reserves).await;
-    waits.abort();
-    gateway.has_in_flight("ann", 0).await;
+    let waiting = tokio::spawn(gateway.complete("ann", 500));
+    let has_reserved = async || gateway.used("ann", "tokens").await == 500;
+    eventually("the request has its tokens", BOUND, has_reserved).await;
+    waiting.abort();
+    gateway.wait_for_in_flight("ann", 0).await;
     assert_eq!(gateway.used("ann", "tokens").await, 0);
 }
 
@@ -66,8 +68,9 @@ async fn the_upstream_s_own_count_takes_precedence_over_the_words() {
         !text.contains("usage") && text.ends_with("data: [DONE]\n\n"),
         "{text}"
     );
-    gateway.has_in_flight("ann", 0).await;
+    gateway.wait_for_in_flight("ann", 0).await;
     let used = gateway.used("ann", "tokens").await;
+    // Used tokens come back with time, 1,000 per minute.
     let returned = begun.elapsed().as_secs_f64() * 1_000.0 / 60.0;
     assert!(
         used <= 700 && used as f64 >= 700.0 - returned.ceil(),
@@ -77,13 +80,13 @@ async fn the_upstream_s_own_count_takes_precedence_over_the_words() {
 
 #[tokio::test]
 async fn a_model_without_tokens_refuses_each_key_and_no_other_model() {
-    let own = [SILENT, ("MODEL_TPM", "1000")];
-    let gateway = Gateway::start(&[&REFUSING[..], &own].concat()).await;
+    let extra = [SILENT, ("MODEL_TPM", "1000")];
+    let gateway = Gateway::start(&[&REFUSING[..], &extra].concat()).await;
     let _stream = gateway.stream("ann", 600).await;
     gateway
         .complete("bob", 600)
         .await
-        .refused_by("model-tokens")
+        .assert_refused_by("model-tokens")
         .await;
     let body = json!({"model": "large", "prompt": "", "max_tokens": 600}).to_string();
     let other = gateway.post("/v1/completions", Some("bob"), body).await;
@@ -91,7 +94,7 @@ async fn a_model_without_tokens_refuses_each_key_and_no_other_model() {
 }
 
 #[tokio::test]
-async fn without_answers_a_request_reserves_its_max_tokens_up_to_the_whole_budget() {
+async fn before_the_first_answers_a_request_reserves_its_max_tokens_up_to_the_whole_budget() {
     for (tokens, left) in [(700, 300), (5_000, 0)] {
         let gateway = Gateway::start(&[SILENT, ("KEY_TPM", "1000")]).await;
         let answer = gateway.stream("ann", tokens).await;
@@ -109,13 +112,13 @@ async fn after_ten_answers_a_request_reserves_half_more_than_their_mean() {
         let answer = answer.await;
         let left = answer.header("ratelimit");
         answer.text().await;
-        gateway.has_in_flight("ann", 0).await;
+        gateway.wait_for_in_flight("ann", 0).await;
         let left = left
             .split(", ")
             .find_map(|field| field.strip_prefix("\"tokens\";r="));
         4_000_000_000 - left.expect("the field").parse::<u64>().expect("a number")
     };
-    // Used tokens come back within a few milliseconds.
+    // The upper bounds allow for used tokens, which come back within milliseconds under this budget.
     for _ in 0..10 {
         assert!((50_000..=51_000).contains(&request().await));
     }
@@ -125,11 +128,11 @@ async fn after_ten_answers_a_request_reserves_half_more_than_their_mean() {
 #[tokio::test]
 async fn answers_that_clients_broke_off_do_not_count_in_the_mean() {
     let upstream = Upstream::start(1, End::Never).await;
-    let own = [("UPSTREAMS", &*upstream.account)];
-    let gateway = Gateway::start(&[&RICH[..], &own].concat()).await;
+    let extra = [("UPSTREAMS", &*upstream.account)];
+    let gateway = Gateway::start(&[&RICH[..], &extra].concat()).await;
     for _ in 0..10 {
         gateway.stream("ann", 1_000).await.read_words(1).await;
-        gateway.has_in_flight("ann", 0).await;
+        gateway.wait_for_in_flight("ann", 0).await;
     }
     let answer = gateway.stream("ann", 1_000).await;
     let left = answer.header("ratelimit");

@@ -1,13 +1,13 @@
-//! An upstream whose answers the tests choose.
+//! A fake upstream, whose answers a test chooses.
 
 use axum::{Router, body::Body, routing::post};
 use futures_util::{StreamExt, stream};
 use std::{convert::Infallible, future::pending};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// An upstream that answers each request with the same words. Dropping it ends it.
+/// An upstream that answers each request with the same number of words. Dropping it stops it.
 pub(crate) struct Upstream {
-    /// The setting that makes it the only account of a gateway.
+    /// The value of `UPSTREAMS` that makes this upstream the only account of a gateway.
     pub(crate) account: String,
     serving: JoinHandle<()>,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Upstream {
 pub(crate) enum End {
     /// The stream stays open and is silent.
     Never,
-    /// The upstream reports this number of tokens.
+    /// The upstream reports this number of used tokens, and ends the stream.
     Usage(u32),
 }
 

@@ -1,4 +1,4 @@
-//! The uses between files, as far as their paths show them.
+//! The graph of modules: an arrow from each module to each module that its paths use.
 
 use super::{
     paths::{NamedPath, paths},
@@ -6,14 +6,14 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The modules that each module uses. A module has the name of its file: `redis/store` is
-/// `redis/store.rs`, `redis` is `redis/mod.rs`, and the root is empty.
+/// The modules that each module uses. A module has the name of its file: `redis/store` is `redis/store.rs`, `redis` is
+/// `redis/mod.rs`, and the root is the empty name.
 pub(crate) type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// The paths of each module.
 struct Modules(BTreeMap<String, Vec<NamedPath>>);
 
-/// The arrows between these files, those of unit tests aside.
+/// The arrows between these files, without those of unit tests.
 pub(crate) fn arrows(sources: &[Source]) -> Arrows {
     let rust = sources.iter().filter_map(|source| {
         let module = module(&source.path)?;
@@ -26,7 +26,7 @@ pub(crate) fn arrows(sources: &[Source]) -> Arrows {
         .collect()
 }
 
-/// The name of a file's module, if it is one of the library.
+/// The name of a file's module. `None` for other files and for tests.
 fn module(path: &str) -> Option<String> {
     let path = path.strip_suffix(".rs")?;
     let name = path.strip_suffix("/mod").unwrap_or(path);
@@ -46,8 +46,8 @@ impl Modules {
         used
     }
 
-    /// The module of the item that a path in `from` names. `None` for an item of another crate, and
-    /// for a module: its paths show what is used of it.
+    /// The module of the item that a path in `from` names. `None` for an item of another crate, and for a path that
+    /// ends with a module: later paths through its name show which items are used.
     fn resolve(&self, from: &str, path: &[String]) -> Option<String> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -63,7 +63,7 @@ impl Modules {
         }
     }
 
-    /// Follows a path from a module down, and through what a module imports under that name.
+    /// Follows a path from a module down to an item. If the module imports the item, follows the import to its origin.
     fn descend(&self, module: &str, path: &[String]) -> Option<String> {
         let (name, rest) = path.split_first()?;
         let is_child = self.has_child(module, name);
@@ -79,7 +79,7 @@ impl Modules {
         let (name, rest) = path.split_first()?;
         let imports = self.0.get(module).into_iter().flatten();
         let mut origins = imports.filter(|import| {
-            // `use name::name` is no use of a `name` from outside.
+            // Otherwise `use name::name` would be resolved without end.
             let is_itself = import.segments.first() == Some(name) && !self.has_child(module, name);
             import.imported_as.as_ref() == Some(name) && !is_itself
         });
@@ -102,10 +102,10 @@ fn join(module: &str, name: &str) -> String {
     }
 }
 
-/// A way along the arrows that comes back to its start, if any.
-pub(crate) fn circle(arrows: &Arrows) -> Option<Vec<String>> {
+/// A cycle of arrows, if any.
+pub(crate) fn cycle(arrows: &Arrows) -> Option<Vec<String>> {
     let mut left = arrows.clone();
-    // A module that uses none of the others left cannot be on a circle.
+    // A module that uses none of the modules left cannot be on a cycle.
     while let Some(end) = left
         .keys()
         .find(|name| next(&left, name).is_none())
@@ -113,16 +113,17 @@ pub(crate) fn circle(arrows: &Arrows) -> Option<Vec<String>> {
     {
         left.remove(&end);
     }
-    let mut way = vec![left.keys().next()?];
+    let mut path = vec![left.keys().next()?];
     loop {
-        let next = next(&left, way.last()?)?;
-        if let Some(start) = way.iter().position(|name| *name == next) {
-            return Some(way[start..].iter().map(|name| (*name).clone()).collect());
+        let next = next(&left, path.last()?)?;
+        if let Some(start) = path.iter().position(|name| *name == next) {
+            return Some(path[start..].iter().map(|name| (*name).clone()).collect());
         }
-        way.push(next);
+        path.push(next);
     }
 }
 
+/// The first module in `arrows` that a module uses.
 fn next<'a>(arrows: &'a Arrows, name: &str) -> Option<&'a String> {
     arrows[name].iter().find(|used| arrows.contains_key(*used))
 }

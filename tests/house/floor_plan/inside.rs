@@ -1,12 +1,12 @@
-//! The inside of the stores: each file stands on those below it.
+//! The order inside of the stores and of `proto`: each file uses only those below it.
 
 use super::{
-    graph::{arrows, circle},
+    graph::{arrows, cycle},
     source::{Source, proto_sources, sources},
 };
 use std::collections::BTreeSet;
 
-/// The way of a claim through the store in memory, from the top down.
+/// The files of the store in memory, from the top down.
 const MEMORY: [&str; 13] = [
     "operate", "store", "waiter", "grant", "keys", "shard", "entry", "queue", "budget", "holders",
     "fair", "units", "limits",
@@ -19,14 +19,14 @@ const REDIS: [(&str, &[&str]); 3] = [
     ("transport", &[]),
 ];
 
-/// The files beside these folders that all of them may use.
+/// The files of the store in Redis that all of these folders may use.
 const COMMON: [&str; 2] = ["error", "fault"];
 
-/// Asserts that each file of a store is on its list, and that it uses only files after it. A
-/// `mod.rs` that is not on the list only re-exports, so no arrow ends there.
+/// Asserts that each file of a store is in the list `order`, and that it uses only files after it. A `mod.rs` may be
+/// missing in the list: it only re-exports, so no arrow ends there.
 fn assert_order(store: &str, order: &[&str]) {
     let (arrows, inside) = (arrows(&sources()), format!("{store}/"));
-    let floor = |module: &str| {
+    let position = |module: &str| {
         let file = module.strip_prefix(&inside)?;
         order.iter().position(|other| *other == file)
     };
@@ -39,12 +39,12 @@ fn assert_order(store: &str, order: &[&str]) {
         let folder = format!("{module}/");
         let is_folder = arrows.keys().any(|other| other.starts_with(&folder));
         assert!(
-            is_folder || floor(module).is_some(),
+            is_folder || position(module).is_some(),
             "{module} is not on the list"
         );
         for used in used.iter().filter(|used| is_inside(used)) {
-            let below = floor(used);
-            let is_down = below.is_some() && floor(module) < below;
+            let below = position(used);
+            let is_down = below.is_some() && position(module) < below;
             assert!(is_down, "{module} uses {used}, which is not below it");
         }
     }
@@ -55,22 +55,22 @@ fn memory_reads_from_the_top_down() {
     assert_order("memory", &MEMORY);
 }
 
-/// The folder of a module of the store in Redis, or its own name if it lies in none.
-fn room(module: &str) -> Option<&str> {
+/// The folder in which a module of the store in Redis lies, or its file's name if it is in no folder.
+fn folder_of(module: &str) -> Option<&str> {
     module.strip_prefix("redis/")?.split('/').next()
 }
 
 #[test]
 fn the_folders_of_redis_use_only_those_below_them() {
-    let is_folder = |name: &str| REDIS.iter().position(|(folder, _)| *folder == name);
+    let index_of = |name: &str| REDIS.iter().position(|(folder, _)| *folder == name);
     let mut seen = [false; REDIS.len()];
     for (module, used) in arrows(&sources()) {
-        let Some(folder) = room(&module).and_then(is_folder) else {
+        let Some(index) = folder_of(&module).and_then(index_of) else {
             continue;
         };
-        seen[folder] = true;
-        let (name, below) = REDIS[folder];
-        for used in used.iter().filter_map(|used| room(used)) {
+        seen[index] = true;
+        let (name, below) = REDIS[index];
+        for used in used.iter().filter_map(|used| folder_of(used)) {
             let is_down = used == name || below.contains(&used) || COMMON.contains(&used);
             assert!(is_down, "{module} uses {used}, which is not below it");
         }
@@ -79,12 +79,12 @@ fn the_folders_of_redis_use_only_those_below_them() {
 }
 
 #[test]
-fn no_file_uses_one_that_uses_it() {
-    assert_eq!(circle(&arrows(&sources())), None);
+fn no_files_use_each_other_in_a_cycle() {
+    assert_eq!(cycle(&arrows(&sources())), None);
 }
 
 #[test]
-fn no_script_holds_an_include_mark() {
+fn no_script_has_an_include_mark() {
     let sources = proto_sources();
     assert!(sources.iter().any(|source| source.path.ends_with(".lua")));
     for Source { path, text, .. } in sources {
@@ -93,7 +93,7 @@ fn no_script_holds_an_include_mark() {
 }
 
 #[test]
-fn the_core_has_no_client_runtime_lock_clock_or_randomness() {
+fn proto_uses_no_client_runtime_lock_clock_or_randomness() {
     let forbidden = [
         "tokio",
         "redis",
@@ -114,7 +114,7 @@ fn the_core_has_no_client_runtime_lock_clock_or_randomness() {
     }
 }
 
-/// The numbers of the rules that a text names, as `rule 3` or `rules 5 and 21`.
+/// The numbers of the core's rules that a text names, as `rule 3` or `rules 5 and 21`.
 fn rules_named(text: &str) -> BTreeSet<u32> {
     let text = text.to_lowercase();
     let named = text.match_indices("rule").flat_map(|(at, _)| {
@@ -180,8 +180,8 @@ fn arrows_of(files: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
-    let own = |(module, used): &(&str, &str)| ((*module).to_owned(), (*used).to_owned());
-    expected.iter().map(own).collect()
+    let to_owned = |(module, used): &(&str, &str)| ((*module).to_owned(), (*used).to_owned());
+    expected.iter().map(to_owned).collect()
 }
 
 #[test]
@@ -242,14 +242,14 @@ fn an_arrow_goes_through_a_re_export_to_its_origin() {
 }
 
 #[test]
-fn a_circle_is_found_wherever_it_begins() {
-    let circle_of = |files: &[(&str, &str)]| {
+fn a_cycle_is_found_wherever_it_begins() {
+    let cycle_of = |files: &[(&str, &str)]| {
         let sources = files.iter().map(|(path, text)| Source::new(path, text));
-        circle(&arrows(&sources.collect::<Vec<_>>()))
+        cycle(&arrows(&sources.collect::<Vec<_>>()))
     };
     let (a, b) = (("a.rs", "use crate::b::B;"), ("b.rs", "use crate::c::{C};"));
-    assert_eq!(circle_of(&[a, b, ("c.rs", "use crate::d::D;")]), None);
+    assert_eq!(cycle_of(&[a, b, ("c.rs", "use crate::d::D;")]), None);
     let back = ("c.rs", "fn f() { super::b::f() }");
     let expected = ["b", "c"].map(String::from).to_vec();
-    assert_eq!(circle_of(&[a, b, back]), Some(expected));
+    assert_eq!(cycle_of(&[a, b, back]), Some(expected));
 }

@@ -1,4 +1,5 @@
-//! The floor plan holds: two halves that meet at one trait, and arrows that only point down.
+//! The modules follow the floor plan of CONTRIBUTING.md: two halves meet at one trait, and a module uses only modules
+//! below it.
 
 mod graph;
 mod inside;
@@ -8,7 +9,7 @@ mod source;
 use graph::arrows;
 use source::{Source, sources};
 
-/// The way of a request, from the top down. Each module may use those after it, and no other.
+/// The modules that a request passes, from the top down. Each may use only those after it, and [`BASE`].
 const HTTP: [&str; 18] = [
     "usage_routes",
     "layer",
@@ -30,11 +31,11 @@ const HTTP: [&str; 18] = [
     "semaphore",
 ];
 
-/// The stores. Each stands by itself on the seam.
+/// The stores. Each may use only `semaphore` and [`BASE`].
 const STORAGE: [&str; 3] = ["lock", "memory", "redis"];
 
 /// The modules that both halves use.
-const GROUND: [&str; 4] = ["background", "observe", "sync", "timer"];
+const BASE: [&str; 4] = ["background", "observe", "sync", "timer"];
 
 /// Only documentation, so it uses nothing.
 const GUIDE: &str = "guide";
@@ -43,14 +44,14 @@ const GUIDE: &str = "guide";
 fn may_use(module: &str, used: &str) -> Option<bool> {
     match module {
         GUIDE => return Some(false),
-        _ if GROUND.contains(&module) => return Some(false),
+        _ if BASE.contains(&module) => return Some(false),
         _ if STORAGE.contains(&module) => {
-            return Some(used == "semaphore" || GROUND.contains(&used));
+            return Some(used == "semaphore" || BASE.contains(&used));
         }
         _ => {}
     }
     let floor = HTTP.iter().position(|floor| *floor == module)?;
-    Some(HTTP[floor + 1..].contains(&used) || GROUND.contains(&used))
+    Some(HTTP[floor + 1..].contains(&used) || BASE.contains(&used))
 }
 
 fn is_http(source: &&Source) -> bool {
@@ -61,12 +62,13 @@ fn is_storage(source: &&Source) -> bool {
     STORAGE.contains(&source.module.as_str())
 }
 
-fn assert_silent(half: impl Fn(&&Source) -> bool, about: &[&str]) {
+/// Asserts that no source of a half names one of these words.
+fn assert_names_none(is_in_half: impl Fn(&&Source) -> bool, words: &[&str]) {
     let sources = sources();
-    let half: Vec<_> = sources.iter().filter(half).collect();
+    let half: Vec<_> = sources.iter().filter(is_in_half).collect();
     assert!(!half.is_empty());
     for source in half {
-        for word in about {
+        for word in words {
             assert!(!source.names(word), "{} names {word}", source.path);
         }
     }
@@ -74,24 +76,24 @@ fn assert_silent(half: impl Fn(&&Source) -> bool, about: &[&str]) {
 
 #[test]
 fn the_http_half_knows_no_storage() {
-    assert_silent(is_http, &["redis", "memory"]);
+    assert_names_none(is_http, &["redis", "memory"]);
 }
 
 #[test]
 fn the_storage_half_knows_no_http() {
     let words = ["http", "http_body", "tower_layer", "tower_service", "axum"];
-    assert_silent(is_storage, &words);
+    assert_names_none(is_storage, &words);
 }
 
 #[test]
 fn the_seam_knows_neither_half() {
     let is_seam = |source: &&Source| source.module == "semaphore";
-    assert_silent(is_seam, &["redis", "memory", "http", "http_body", "axum"]);
+    assert_names_none(is_seam, &["redis", "memory", "http", "http_body", "axum"]);
 }
 
-/// They call code of the user's, which may panic: each in one file, behind the boundary.
+/// Recorders and subscribers are code of users, which may panic. Each is called in one file, which catches panics.
 #[test]
-fn one_file_calls_recorders_and_one_subscribers() {
+fn one_file_calls_recorders_and_one_calls_subscribers() {
     for (name, file) in [("metrics::", "recorder.rs"), ("tracing::", "events.rs")] {
         let calls = |source: &Source| source.code().contains(name);
         let callers = sources().into_iter().filter(calls);
@@ -108,7 +110,7 @@ fn every_module_is_on_the_plan() {
     }
 }
 
-/// The module of the root that a module lies in.
+/// The top-level module that a module lies in.
 fn top(module: &str) -> &str {
     module.split('/').next().unwrap_or(module)
 }

@@ -1,4 +1,4 @@
-//! The paths that a file's code names.
+//! The paths in a file's code, such as `crate::key::Key`.
 
 /// `crate::key::Key` as `["crate", "key", "Key"]`.
 pub(crate) type Segments = Vec<String>;
@@ -10,7 +10,7 @@ pub(crate) struct NamedPath {
     pub(crate) imported_as: Option<String>,
 }
 
-/// All paths of the code. Those of a macro's `$crate` belong to the callers of the macro.
+/// All paths in the code, except those that begin with a macro's `$crate`, which are used by the macro's callers.
 pub(crate) fn paths(code: &str) -> Vec<NamedPath> {
     let tokens = tokens(code);
     let mut found = Vec::new();
@@ -30,7 +30,7 @@ pub(crate) fn paths(code: &str) -> Vec<NamedPath> {
     found
 }
 
-/// True inside of a `use` that has not ended. Its tree was read from its first name on.
+/// True inside of a `use`, after its first name: the whole tree of the `use` is read from that name on.
 fn is_within_import(before: &[&str]) -> bool {
     let last = before
         .iter()
@@ -38,7 +38,8 @@ fn is_within_import(before: &[&str]) -> bool {
     last.is_some_and(|last| before[last] == "use" && last + 1 < before.len())
 }
 
-/// Reads the paths of one tree, each with its name, and returns the tokens after the tree.
+/// Reads the paths of one tree of a `use`, each with the name that it is imported as. Returns the tokens after the
+/// tree.
 fn read<'a>(
     mut tokens: &'a [&'a str],
     mut path: Segments,
@@ -80,7 +81,7 @@ fn read_group<'a>(
     }
 }
 
-/// Names, `::`, and single characters of all else but blanks.
+/// The tokens of the code: names, `::`, and all other characters one by one, without blanks.
 fn tokens(mut code: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     while let Some(first) = code.chars().next() {

@@ -1,4 +1,4 @@
-//! Source files, and what the floor plan reads in them.
+//! Source files, and their code without comments and unit tests.
 
 use crate::repository::{files, name, read, root};
 
@@ -6,16 +6,15 @@ use crate::repository::{files, name, read, root};
 pub(crate) struct Source {
     /// Relative to `src`.
     pub(crate) path: String,
-    /// The module of the crate's root that it belongs to.
+    /// The top-level module of the crate that it belongs to.
     pub(crate) module: String,
-    /// All of it.
+    /// The whole text.
     pub(crate) text: String,
-    /// Without comments and unit tests.
+    /// The text without comments and unit tests.
     code: String,
 }
 
 impl Source {
-    /// A file of this path and content.
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let first = path.split('/').next().unwrap_or(path);
         Self {
@@ -42,15 +41,15 @@ impl Source {
 
 /// All files below `src`.
 pub(crate) fn sources() -> Vec<Source> {
-    below("src")
+    sources_below("src")
 }
 
 /// All files below `proto/src`.
 pub(crate) fn proto_sources() -> Vec<Source> {
-    below("proto/src")
+    sources_below("proto/src")
 }
 
-fn below(folder: &str) -> Vec<Source> {
+fn sources_below(folder: &str) -> Vec<Source> {
     let root = root().join(folder);
     let sources = files(&root).into_iter();
     let sources = sources.map(|path| Source::new(&name(&path, &root), &read(&path)));
@@ -61,7 +60,7 @@ fn code(text: &str) -> String {
     let mut marks = text.match_indices("#[cfg(test)]");
     let tests = marks.find(|(at, mark)| text[at + mark.len()..].trim_start().starts_with("mod "));
     let code = tests.map_or(text, |(at, _)| &text[..at]);
-    // An address in a string is cut too, which hides no more than the rest of its line.
+    // This also cuts a line at a URL in a string.
     let lines = code.lines();
     let code = lines.map(|line| line.split_once("//").map_or(line, |(code, _)| code));
     code.collect::<Vec<_>>().join("\n")

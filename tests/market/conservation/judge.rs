@@ -5,14 +5,14 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use testing::{redis::RedisServer, resp::Raw};
 
-/// All data that the market has written.
+/// All data that the market has in Redis.
 pub(super) struct Books {
     funds: BTreeMap<String, i64>,
     /// The items of all accounts and listings, sorted.
     items: Vec<String>,
     /// The open listings, by id.
     listings: BTreeMap<String, Value>,
-    /// The sales, by id.
+    /// The sales, by the id of their listing.
     sold: BTreeMap<String, Value>,
 }
 
@@ -25,8 +25,13 @@ impl Books {
             .map(|(account, coins)| (account, coins.parse().expect("coins")))
             .collect();
         let listings = hash(&mut raw, "listings").await;
-        let listings: BTreeMap<_, _> = listings.into_iter().map(|(id, m)| (id, json(&m))).collect();
-        let on_sale = listings.values().map(|m| text(&m["listing"]["item"]));
+        let listings: BTreeMap<_, _> = listings
+            .into_iter()
+            .map(|(id, listing)| (id, json(&listing)))
+            .collect();
+        let on_sale = listings
+            .values()
+            .map(|listing| text(&listing["listing"]["item"]));
         let mut items: Vec<_> = on_sale.collect();
         for account in funds.keys() {
             let set = format!("market:{{market}}:items:{account}");
@@ -35,7 +40,7 @@ impl Books {
         }
         items.sort();
         let sold = sold(&mut raw).await;
-        prices_are_those_of(&mut raw, &listings).await;
+        assert_prices_match(&mut raw, &listings).await;
         Self {
             funds,
             items,
@@ -45,37 +50,41 @@ impl Books {
     }
 
     /// Asserts that no coin and no item was lost, created or duplicated.
-    pub(super) fn are_conserved(&self) {
-        let born = self.funds.len() as i64;
-        assert_eq!(self.funds.values().sum::<i64>(), 1_000 * born);
+    pub(super) fn assert_conserved(&self) {
+        let count = self.funds.len() as i64;
+        assert_eq!(self.funds.values().sum::<i64>(), 1_000 * count);
         let accounts = self.funds.keys();
         let items = accounts.flat_map(|name| (1..=10).map(move |n| format!("{name}-{n}")));
         let mut items: Vec<_> = items.collect();
         items.sort();
-        assert!(self.items == items, "items were lost, made or doubled");
+        assert!(
+            self.items == items,
+            "items were lost, created or duplicated"
+        );
     }
 
     /// Asserts that each account's funds match its trades, and that nothing was sold twice.
-    pub(super) fn agree_with_their_trades(&self) {
-        let mut coins: HashMap<String, i64> = HashMap::new();
+    pub(super) fn assert_funds_match_trades(&self) {
+        let mut earned: HashMap<String, i64> = HashMap::new();
         let mut items = BTreeSet::new();
         for trade in self.sold.values() {
             let listing = &trade["listing"];
             let price = listing["price"].as_i64().expect("a price");
-            *coins.entry(text(&listing["seller"])).or_default() += price;
-            *coins.entry(text(&trade["buyer"])).or_default() -= price;
+            *earned.entry(text(&listing["seller"])).or_default() += price;
+            *earned.entry(text(&trade["buyer"])).or_default() -= price;
             // Buyers do not resell, so each item is sold once.
             assert!(items.insert(text(&listing["item"])), "sold twice: {trade}");
         }
         for (account, funds) in &self.funds {
-            let earned = coins.get(account).copied().unwrap_or_default();
+            let earned = earned.get(account).copied().unwrap_or_default();
             assert_eq!(*funds, 1_000 + earned, "{account}");
-            assert!(*funds >= 0, "{account} owes");
+            assert!(*funds >= 0, "{account} has a debt");
         }
     }
 
-    /// Asserts that every answer to a trader was true, and that every trade was answered or has an unknown outcome.
-    pub(super) fn agree_with(&self, answers: &[Answers]) {
+    /// Asserts that the data has what every answer reported, and that for each sale its buyer got an answer or does not
+    /// know the outcome.
+    pub(super) fn assert_match(&self, answers: &[Answers]) {
         let mut bought = BTreeMap::new();
         for trade in answers.iter().flat_map(|answers| &answers.bought) {
             let (id, buyer) = (text(&trade["id"]), text(&trade["buyer"]));
@@ -111,6 +120,7 @@ impl Books {
     }
 }
 
+/// The fields of one of the market's hashes.
 async fn hash(raw: &mut Raw, name: &str) -> BTreeMap<String, String> {
     let all = raw
         .cmd(&["HGETALL", &format!("market:{{market}}:{name}")])
@@ -121,6 +131,7 @@ async fn hash(raw: &mut Raw, name: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The sales, by the id of their listing.
 async fn sold(raw: &mut Raw) -> BTreeMap<String, Value> {
     let prefix = "market:{market}:sold:";
     let mut sold = BTreeMap::new();
@@ -134,8 +145,8 @@ async fn sold(raw: &mut Raw) -> BTreeMap<String, Value> {
     sold
 }
 
-/// Asserts that the two keys that list the items for sale agree.
-async fn prices_are_those_of(raw: &mut Raw, listings: &BTreeMap<String, Value>) {
+/// Asserts that the sorted set of prices has exactly the open listings, with their prices.
+async fn assert_prices_match(raw: &mut Raw, listings: &BTreeMap<String, Value>) {
     let prices = raw.zmembers("market:{market}:prices").await;
     assert_eq!(prices.len(), listings.len());
     for (id, price) in prices {

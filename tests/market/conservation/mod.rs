@@ -2,14 +2,14 @@
 //!
 //! Promises: P5, P8.
 
-mod doors;
 mod judge;
+mod processes;
 mod traders;
 
 use self::{
-    doors::Doors,
     judge::Books,
-    traders::{Answers, Floor},
+    processes::Processes,
+    traders::{Answers, Shared},
 };
 use futures_util::future::join_all;
 use std::{env, sync::Arc, time::Duration};
@@ -27,17 +27,17 @@ fn duration() -> Duration {
 }
 
 /// Trades without a pause. One process is killed after a third of the time and restarted after another third.
-async fn trade(doors: &Arc<Doors>) -> Vec<Answers> {
-    let floor = Floor::new(Arc::clone(doors));
-    let sellers = (0..SELLERS).map(|n| tokio::spawn(traders::sell(floor.clone(), n)));
-    let buyers = (0..BUYERS).map(|n| tokio::spawn(traders::buy(floor.clone(), n)));
+async fn trade(processes: &Arc<Processes>) -> Vec<Answers> {
+    let shared = Shared::new(Arc::clone(processes));
+    let sellers = (0..SELLERS).map(|n| tokio::spawn(traders::sell(shared.clone(), n)));
+    let buyers = (0..BUYERS).map(|n| tokio::spawn(traders::buy(shared.clone(), n)));
     let traders: Vec<_> = sellers.chain(buyers).collect();
     sleep(duration() / 3).await;
-    doors.kill(0).await;
+    processes.kill(0).await;
     sleep(duration() / 3).await;
-    doors.restart(0).await;
+    processes.restart(0).await;
     sleep(duration() / 3).await;
-    floor.stop.cancel();
+    shared.stop.cancel();
     let answers = join_all(traders).await;
     answers
         .into_iter()
@@ -48,15 +48,15 @@ async fn trade(doors: &Arc<Doors>) -> Vec<Answers> {
 #[tokio::test(flavor = "multi_thread")]
 async fn money_and_items_are_conserved() {
     let server = RedisServer::start();
-    let doors = Arc::new(Doors::open(server.url()).await);
-    let answers = trade(&doors).await;
-    // From here on the market's data no longer changes.
-    doors.close().await;
+    let processes = Arc::new(Processes::start(server.url()).await);
+    let answers = trade(&processes).await;
+    // After this the market's data no longer changes.
+    processes.terminate().await;
 
     let books = Books::read(&server).await;
-    books.are_conserved();
-    books.agree_with_their_trades();
-    books.agree_with(&answers);
+    books.assert_conserved();
+    books.assert_funds_match_trades();
+    books.assert_match(&answers);
     let late: usize = answers.iter().map(|answers| answers.late).sum();
     let unknown: usize = answers.iter().map(|answers| answers.unknown.len()).sum();
     println!(

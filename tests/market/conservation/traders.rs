@@ -1,6 +1,6 @@
 //! Sellers and buyers, and the answers that they got.
 
-use super::Doors;
+use super::Processes;
 use http::Method;
 use serde_json::{Value, json};
 use std::{collections::HashSet, sync::Arc};
@@ -12,16 +12,17 @@ const FOR_SALE: usize = 60;
 
 /// The state that all traders share.
 #[derive(Clone)]
-pub(super) struct Floor {
-    doors: Arc<Doors>,
+pub(super) struct Shared {
+    processes: Arc<Processes>,
+    /// One permit for each further item that may be listed.
     room: Arc<Semaphore>,
     pub(super) stop: CancellationToken,
 }
 
-impl Floor {
-    pub(super) fn new(doors: Arc<Doors>) -> Self {
+impl Shared {
+    pub(super) fn new(processes: Arc<Processes>) -> Self {
         Self {
-            doors,
+            processes,
             room: Arc::new(Semaphore::new(FOR_SALE)),
             stop: CancellationToken::new(),
         }
@@ -33,26 +34,27 @@ impl Floor {
 pub(super) struct Answers {
     /// The ids of the listed items.
     pub(super) listed: Vec<String>,
-    /// The completed purchases.
+    /// The answers to completed purchases.
     pub(super) bought: Vec<Value>,
     /// The id and the buyer of each purchase whose outcome is unknown.
     pub(super) unknown: HashSet<(String, String)>,
-    /// The number of purchases that came after the item was sold.
+    /// The number of purchases that were refused because the item was sold already.
     pub(super) late: usize,
 }
 
-/// A trader whose requests alternate between the two processes.
+/// A trader, which sends its requests to the processes in turn.
 struct Trader {
-    floor: Floor,
+    shared: Shared,
     name: String,
+    /// The number of requests sent.
     requests: usize,
     answers: Answers,
 }
 
 impl Trader {
-    fn new(floor: Floor, name: String) -> Self {
+    fn new(shared: Shared, name: String) -> Self {
         Self {
-            floor,
+            shared,
             name,
             requests: 0,
             answers: Answers::default(),
@@ -60,13 +62,19 @@ impl Trader {
     }
 
     /// Sends a request, and retries it while the answer is 429: the permit of the previous request may not be released
-    /// yet, and a killed process holds its permits for a lease.
-    async fn send(&mut self, account: &str, how: Method, path: &str, body: &str) -> (u16, Value) {
+    /// yet, and a killed process holds its permits for a lease. Returns the status 0 if no answer arrived.
+    async fn send(
+        &mut self,
+        account: &str,
+        method: Method,
+        path: &str,
+        body: &str,
+    ) -> (u16, Value) {
         loop {
             self.requests += 1;
-            let doors = &self.floor.doors;
-            match doors
-                .send(self.requests, account, how.clone(), path, body)
+            let processes = &self.shared.processes;
+            match processes
+                .send(self.requests, account, method.clone(), path, body)
                 .await
             {
                 Some((429, _)) => {}
@@ -77,14 +85,14 @@ impl Trader {
     }
 }
 
-/// Lists ten items for each of a sequence of accounts.
-pub(super) async fn sell(floor: Floor, n: usize) -> Answers {
-    let mut seller = Trader::new(floor, format!("s{n}"));
+/// Lists the ten items that each account begins with, of one account after another.
+pub(super) async fn sell(shared: Shared, n: usize) -> Answers {
+    let mut seller = Trader::new(shared, format!("s{n}"));
     for account in 0.. {
         for item in 1..=10 {
-            let room = Arc::clone(&seller.floor.room);
+            let room = Arc::clone(&seller.shared.room);
             tokio::select! {
-                () = seller.floor.stop.cancelled() => return seller.answers,
+                () = seller.shared.stop.cancelled() => return seller.answers,
                 room = room.acquire() => room.expect("it stays open").forget(),
             }
             let account = format!("{}-{account}", seller.name);
@@ -98,28 +106,28 @@ impl Trader {
     async fn list(&mut self, account: &str, item: usize) {
         let price = 1 + (item * 7 + self.requests) % 50;
         let offer = json!({"item": format!("{account}-{item}"), "price": price}).to_string();
-        let mut unknown = false;
-        while !self.floor.stop.is_cancelled() {
+        let mut may_be_listed = false;
+        while !self.shared.stop.is_cancelled() {
             let (status, answer) = self
                 .send(account, Method::POST, "/market/items", &offer)
                 .await;
             match status {
                 201 => return self.answers.listed.push(text(&answer["id"])),
-                0 | 503 => unknown = true,
-                409 if unknown => return,
+                0 | 503 => may_be_listed = true,
+                409 if may_be_listed => return,
                 status => panic!("{status} for {offer}: {answer}"),
             }
         }
     }
 }
 
-/// Buys cheap items, as all buyers do, with one account after another.
-pub(super) async fn buy(floor: Floor, n: usize) -> Answers {
-    let mut buyer = Trader::new(floor, format!("b{n}"));
+/// Buys cheap items, so that buyers compete for them. Goes on with another account when one has too few coins.
+pub(super) async fn buy(shared: Shared, n: usize) -> Answers {
+    let mut buyer = Trader::new(shared, format!("b{n}"));
     for account in 0.. {
         let account = format!("{}-{account}", buyer.name);
-        while !buyer.is_poor(&account).await {
-            if buyer.floor.stop.is_cancelled() {
+        while buyer.buy_one(&account).await {
+            if buyer.shared.stop.is_cancelled() {
                 return buyer.answers;
             }
         }
@@ -128,28 +136,28 @@ pub(super) async fn buy(floor: Floor, n: usize) -> Answers {
 }
 
 impl Trader {
-    /// Tries to buy an item. Returns true if the account has too few coins for it.
-    async fn is_poor(&mut self, account: &str) -> bool {
+    /// Tries to buy an item. Returns false if the account has too few coins for it.
+    async fn buy_one(&mut self, account: &str) -> bool {
         let (status, market) = self.send(account, Method::GET, "/market", "").await;
         assert!(matches!(status, 0 | 200 | 503), "{status}: {market}");
         let cheap = market.as_array().map_or(0, Vec::len).min(4);
         let Some(choice) = self.requests.checked_rem(cheap) else {
-            return false;
+            return true;
         };
         let id = text(&market[choice]["id"]);
         let path = format!("/market/items/{id}/purchase");
         let (status, answer) = self.send(account, Method::POST, &path, "").await;
         match status {
             200 => self.answers.bought.push(answer),
-            409 if answer["detail"] == "the account has too few coins" => return true,
+            409 if answer["detail"] == "the account has too few coins" => return false,
             409 => self.answers.late += 1,
             0 | 503 => drop(self.answers.unknown.insert((id, account.to_owned()))),
             status => panic!("{status} for {path}: {answer}"),
         }
-        // Without an answer the item may have been bought. If it was not, one more item for sale does no harm.
+        // With an unknown outcome the item may have been sold. If it was not, one more item for sale does no harm.
         let has_room = matches!(status, 0 | 200 | 503);
-        self.floor.room.add_permits(usize::from(has_room));
-        false
+        self.shared.room.add_permits(usize::from(has_room));
+        true
     }
 }
 

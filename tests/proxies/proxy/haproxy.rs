@@ -10,7 +10,7 @@ const MISSING: &str =
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HaProxy<'a> {
     pub(crate) servers: &'a [SocketAddr],
-    /// Additional lines of `listen`.
+    /// Additional lines of the section `listen`.
     pub(crate) listen: &'a str,
 }
 

@@ -29,8 +29,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy. `config` makes its configuration from a folder and its address, and `command` its command from
-    /// the file with that configuration.
+    /// Starts a proxy. `config` makes the text of its configuration from a folder for its files and the address where it
+    /// must listen. `command` makes its command from the path of that configuration.
     async fn start(
         config: impl FnOnce(&Path, SocketAddr) -> String,
         command: impl FnOnce(&Path) -> Command,
@@ -50,11 +50,11 @@ impl Proxy {
             port,
             folder,
         };
-        proxy.listens().await;
+        proxy.wait_until_listening().await;
         proxy
     }
 
-    async fn listens(&mut self) {
+    async fn wait_until_listening(&mut self) {
         eventually("the proxy listens", START, async || {
             let ended = self.process.process.try_wait().expect("a child");
             assert!(ended.is_none(), "the proxy has ended: {}", self.log());

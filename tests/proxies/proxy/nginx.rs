@@ -24,7 +24,7 @@ impl Nginx<'_> {
         Proxy::start(config, command, MISSING).await
     }
 
-    /// A single worker process serves, so that it can be killed and its counts of failures cover all requests.
+    /// nginx runs as a single process, so that it can be killed and its counts of failures cover all requests.
     fn config(self, folder: &Path, listen: SocketAddr) -> String {
         let folder = folder.display();
         let servers = self.servers.iter();

@@ -1,4 +1,4 @@
-//! Refused uploads behind proxies: the proxy forwards the refusal, and does not consider the server failed.
+//! Refused uploads behind proxies: the proxy forwards the refusal, and does not count it as a failure of the server.
 //!
 //! Promises: P21.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 const MB: usize = 1_000_000;
 
 /// Asserts that a proxy forwards each refusal, and that another account's requests are always served.
-async fn refuses_one_account_and_serves_another(proxy: &Proxy, sizes: &[usize]) {
+async fn assert_refuses_one_account_and_serves_another(proxy: &Proxy, sizes: &[usize]) {
     for &bytes in sizes {
         for _ in 0..10 {
             let answer = upload(proxy.address(), Framing::Length, bytes).await;
@@ -26,12 +26,12 @@ async fn refuses_one_account_and_serves_another(proxy: &Proxy, sizes: &[usize]) 
     }
 }
 
-async fn two() -> [Service; 2] {
+async fn start_two() -> [Service; 2] {
     [Service::start().await, Service::start().await]
 }
 
-/// Two servers that read uploads of 50 MB to their end.
-async fn two_with_a_wide_bound() -> [Service; 2] {
+/// Two servers that read refused uploads of up to 50 MB to their end.
+async fn start_two_with_high_bound() -> [Service; 2] {
     let start = async || {
         let layer = layer().with_max_drain(50 * MB as u64, Duration::from_secs(60));
         Service::with(|routes| routes.layer(layer)).await
@@ -41,61 +41,61 @@ async fn two_with_a_wide_bound() -> [Service; 2] {
 
 #[tokio::test]
 async fn behind_nginx_refused_uploads_of_one_account_fail_no_request_of_another() {
-    let services = two().await;
+    let services = start_two().await;
     let servers = services.each_ref().map(|service| service.address);
     let nginx = Nginx {
         servers: &servers,
         ..Nginx::default()
     };
     let sizes = [MB / 10, MB, 5 * MB];
-    refuses_one_account_and_serves_another(&nginx.start().await, &sizes).await;
+    assert_refuses_one_account_and_serves_another(&nginx.start().await, &sizes).await;
 }
 
 #[tokio::test]
 #[ignore = "for the night"]
-async fn behind_nginx_the_same_holds_up_to_the_bound_that_is_set() {
-    let services = two_with_a_wide_bound().await;
+async fn behind_nginx_refused_uploads_within_a_raised_bound_fail_no_request_of_another_account() {
+    let services = start_two_with_high_bound().await;
     let servers = services.each_ref().map(|service| service.address);
     let nginx = Nginx {
         servers: &servers,
         ..Nginx::default()
     };
-    refuses_one_account_and_serves_another(&nginx.start().await, &[50 * MB]).await;
+    assert_refuses_one_account_and_serves_another(&nginx.start().await, &[50 * MB]).await;
 }
 
 #[tokio::test]
 #[ignore = "for the night"]
-async fn behind_nginx_the_same_holds_beyond_the_bound() {
-    let services = two().await;
+async fn behind_nginx_refused_uploads_beyond_the_bound_fail_no_request_of_another_account() {
+    let services = start_two().await;
     let servers = services.each_ref().map(|service| service.address);
     let nginx = Nginx {
         servers: &servers,
         ..Nginx::default()
     };
-    refuses_one_account_and_serves_another(&nginx.start().await, &[50 * MB]).await;
+    assert_refuses_one_account_and_serves_another(&nginx.start().await, &[50 * MB]).await;
 }
 
 #[tokio::test]
 #[ignore = "for the night"]
 async fn behind_haproxy_refused_uploads_of_one_account_fail_no_request_of_another() {
-    let services = two().await;
+    let services = start_two().await;
     let servers = services.each_ref().map(|service| service.address);
     let haproxy = HaProxy {
         servers: &servers,
         ..HaProxy::default()
     };
     let sizes = [MB / 10, MB, 5 * MB];
-    refuses_one_account_and_serves_another(&haproxy.start().await, &sizes).await;
+    assert_refuses_one_account_and_serves_another(&haproxy.start().await, &sizes).await;
 }
 
 #[tokio::test]
 #[ignore = "for the night"]
-async fn behind_haproxy_the_same_holds_up_to_the_bound_that_is_set() {
-    let services = two_with_a_wide_bound().await;
+async fn behind_haproxy_refused_uploads_within_a_raised_bound_fail_no_request_of_another_account() {
+    let services = start_two_with_high_bound().await;
     let servers = services.each_ref().map(|service| service.address);
     let haproxy = HaProxy {
         servers: &servers,
         ..HaProxy::default()
     };
-    refuses_one_account_and_serves_another(&haproxy.start().await, &[50 * MB]).await;
+    assert_refuses_one_account_and_serves_another(&haproxy.start().await, &[50 * MB]).await;
 }

@@ -1,4 +1,4 @@
-//! How much of a refused upload is read, and for how long.
+//! The service reads a refused upload up to a bound of bytes and time, and then closes the connection.
 //!
 //! Promises: P21.
 
@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 const MB: usize = 1_000_000;
 
 /// Waits until no more tasks run than `before`.
-async fn tasks_are_back_at(before: usize) {
+async fn wait_for_tasks(before: usize) {
     let is_back = async || Handle::current().metrics().num_alive_tasks() <= before;
     eventually("the tasks of the uploads have ended", BOUND, is_back).await;
 }
@@ -42,7 +42,7 @@ async fn a_refusal_whose_upload_is_too_long_announces_the_end_of_its_connection(
     client.write(&head).await.expect("it is read");
     let answer = client.read().await.expect("a refusal");
     assert_eq!(answer.header("connection"), Some("close"));
-    assert!(client.ends().await);
+    assert!(client.ends_without_data().await);
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn an_upload_without_end_is_read_up_to_the_bound_and_no_further() {
 }
 
 #[tokio::test]
-async fn an_upload_that_trickles_ends_with_its_time() {
+async fn an_upload_that_trickles_is_read_until_its_time_is_over() {
     let layer = layer().with_max_drain(MB as u64, Duration::from_millis(200));
     let service = Service::with(|routes| routes.layer(layer)).await;
     let before = Handle::current().metrics().num_alive_tasks();
@@ -68,7 +68,7 @@ async fn an_upload_that_trickles_ends_with_its_time() {
         client.write("x").await.is_err()
     })
     .await;
-    tasks_are_back_at(before).await;
+    wait_for_tasks(before).await;
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn uploads_whose_clients_vanish_leave_no_task() {
         clients.push(client);
     }
     drop(clients);
-    tasks_are_back_at(before).await;
+    wait_for_tasks(before).await;
 }
 
 #[tokio::test]

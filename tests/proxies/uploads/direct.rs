@@ -18,7 +18,7 @@ const BOTH: [Framing; 2] = [Framing::Length, Framing::Chunked];
 const MB: usize = 1_000_000;
 
 /// Asserts that each of a few uploads is answered with this status.
-async fn are_answered(address: SocketAddr, status: u16, framing: Framing, bytes: usize) {
+async fn assert_answered(address: SocketAddr, status: u16, framing: Framing, bytes: usize) {
     for _ in 0..5 {
         let answer = upload(address, framing, bytes).await;
         let answer = answer.unwrap_or_else(|error| panic!("{framing:?}, {bytes}: {error}"));
@@ -31,7 +31,7 @@ async fn a_client_that_sends_first_reads_the_refusal_of_an_upload_of_some_megaby
     let service = Service::start().await;
     for framing in BOTH {
         for bytes in [MB / 10, MB, 5 * MB] {
-            are_answered(service.address, 429, framing, bytes).await;
+            assert_answered(service.address, 429, framing, bytes).await;
         }
     }
 }
@@ -41,15 +41,15 @@ async fn a_client_that_sends_first_reads_the_refusal_of_an_upload_up_to_the_boun
     let layer = layer().with_max_drain(50 * MB as u64, Duration::from_secs(60));
     let service = Service::with(|routes| routes.layer(layer)).await;
     for framing in BOTH {
-        are_answered(service.address, 429, framing, 50 * MB).await;
+        assert_answered(service.address, 429, framing, 50 * MB).await;
     }
 }
 
 #[tokio::test]
 async fn every_refusal_reaches_a_client_that_sends_first() {
-    let is_shut = HeaderValue::from_static("shut");
+    let state = HeaderValue::from_static("shut");
     let shut = limit(0, MemorySemaphore::new())
-        .with_rejection(move |_| [("x-state", is_shut.clone())].into_response());
+        .with_rejection(move |_| [("x-state", state.clone())].into_response());
     let empty =
         limit(0, MemorySemaphore::new()).with_rejection(|_| StatusCode::NO_CONTENT.into_response());
     let nameless = limit(5, MemorySemaphore::new());
@@ -118,7 +118,7 @@ async fn a_request_that_is_sent_right_after_a_refused_upload_is_served() {
 }
 
 #[tokio::test]
-async fn a_connection_that_its_client_wants_closed_ends_after_a_refused_upload() {
+async fn a_connection_whose_client_wants_it_closed_ends_after_a_refused_upload() {
     let service = Service::start().await;
     for version in ["HTTP/1.1", "HTTP/1.0"] {
         let mut client = Client::connect(service.address).await;
@@ -128,7 +128,7 @@ async fn a_connection_that_its_client_wants_closed_ends_after_a_refused_upload()
         let sent = client.write_body(Framing::Length, MB).await;
         sent.expect("it is read");
         assert_eq!(client.read().await.expect("a refusal").status, 429);
-        assert!(client.ends().await);
+        assert!(client.ends_without_data().await);
     }
 }
 

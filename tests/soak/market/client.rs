@@ -64,12 +64,12 @@ const THOUGHT: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(100);
 
 /// Sends the traders' requests to the fleet's processes.
-pub(crate) struct Doors {
+pub(crate) struct Processes {
     fixture: Arc<Fixture>,
     client: Client,
 }
 
-impl Doors {
+impl Processes {
     pub(crate) fn new(fixture: Arc<Fixture>) -> Self {
         Self {
             fixture,
@@ -77,18 +77,18 @@ impl Doors {
         }
     }
 
-    /// Sends a request to the process with number `door`. Returns the status and the body, or `None` if the answer
-    /// breaks off or does not arrive.
+    /// Sends a request to the process with this number, modulo the number of processes. Returns the status and the
+    /// body, or `None` if the answer breaks off or does not arrive.
     pub(crate) async fn send(
         &self,
-        door: usize,
+        number: usize,
         account: &str,
         method: Method,
         path: &str,
         body: &str,
     ) -> Option<(u16, Value)> {
         sleep(THOUGHT).await;
-        let request = self.request(door % PROCESSES, account, method, path, body);
+        let request = self.request(number % PROCESSES, account, method, path, body);
         let answer = timeout(PATIENCE, request).await.ok().flatten();
         let status = answer.as_ref().map_or(0, |(status, _)| *status);
         let report = &self.fixture.report;

@@ -40,7 +40,7 @@ mod streams;
 mod traders;
 mod witness;
 
-use client::Doors;
+use client::Processes;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "tests/soak.sh runs it"]

@@ -1,14 +1,14 @@
 //! The run: load with faults, then load alone, then no load. Then the results are judged.
 
 use super::{
-    client::Doors,
+    client::Processes,
     faults,
     figures::Figures,
     fixture::Fixture,
     judge::Books,
     plan::{LEASE, Plan},
     residue, streams,
-    traders::{self, Answers, Floor},
+    traders::{self, Answers, Shared},
     witness::Witness,
 };
 use futures_util::future::join_all;
@@ -49,9 +49,9 @@ pub(crate) async fn soak() {
     }
     fixture.report.assert_nothing_is_wrong();
     assert!(books.trades() > 0, "no trade was made");
-    books.are_conserved();
-    books.agree_with_their_trades();
-    books.agree_with(&answers);
+    books.assert_conserved();
+    books.assert_funds_match_trades();
+    books.assert_match(&answers);
 }
 
 /// Starts all observers, which run until they are aborted.
@@ -69,9 +69,9 @@ fn watch(fixture: &Arc<Fixture>, figures: &Arc<Figures>) -> [JoinHandle<()>; 3] 
 /// Runs load and faults. Returns the answers that traders got.
 async fn play(plan: Plan, fixture: &Arc<Fixture>) -> Vec<Answers> {
     let mut rng = Rng::new(plan.seed);
-    let floor = Floor::new(Arc::new(Doors::new(Arc::clone(fixture))));
-    let sellers = (0..SELLERS).map(|n| tokio::spawn(traders::sell(floor.clone(), n)));
-    let buyers = (0..BUYERS).map(|n| tokio::spawn(traders::buy(floor.clone(), n)));
+    let shared = Shared::new(Arc::new(Processes::new(Arc::clone(fixture))));
+    let sellers = (0..SELLERS).map(|n| tokio::spawn(traders::sell(shared.clone(), n)));
+    let buyers = (0..BUYERS).map(|n| tokio::spawn(traders::buy(shared.clone(), n)));
     let traders: Vec<_> = sellers.chain(buyers).collect();
     let clients = (0..CLIENTS).map(|_| {
         let (fixture, rng) = (Arc::clone(fixture), rng.another());
@@ -81,7 +81,7 @@ async fn play(plan: Plan, fixture: &Arc<Fixture>) -> Vec<Answers> {
     fail(plan, fixture, &mut rng).await;
     sleep(4 * LEASE).await;
     fixture.quiet.cancel();
-    floor.stop.cancel();
+    shared.stop.cancel();
     for client in join_all(clients).await {
         client.expect("no client panics");
     }

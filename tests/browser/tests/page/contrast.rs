@@ -2,10 +2,10 @@
 //!
 //! Promises: none.
 
-use crate::{ENDLESS, opened, shows_held};
+use crate::{ENDLESS, shows_held, start};
 use serde_json::json;
 
-/// Each text whose contrast is below 4.5, with its contrast, by the formula of WCAG 2.2.
+/// Returns each text whose contrast is below 4.5 by the formula of WCAG 2.2, with that contrast.
 const FAINT: &str = "
     const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
     const rgb = (color) => {
@@ -17,7 +17,7 @@ const FAINT: &str = "
     const luminance = ([r, g, b]) => [r, g, b].map((c) => c / 255)
         .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
         .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-    const behind = (element) => {
+    const background = (element) => {
         for (let at = element; at; at = at.parentElement) {
             const fill = at.matches('.slot.held') ? getComputedStyle(at, '::before') : getComputedStyle(at);
             const color = rgb(fill.backgroundColor);
@@ -25,9 +25,9 @@ const FAINT: &str = "
         }
         return [255, 255, 255];
     };
-    const own = (e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
-    return [...document.querySelectorAll('body *')].filter((e) => own(e) && e.checkVisibility()).map((e) => {
-        const [a, b] = [luminance(rgb(getComputedStyle(e).color)), luminance(behind(e))];
+    const hasText = (e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    return [...document.querySelectorAll('body *')].filter((e) => hasText(e) && e.checkVisibility()).map((e) => {
+        const [a, b] = [luminance(rgb(getComputedStyle(e).color)), luminance(background(e))];
         const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
         return [contrast, e.innerText, e.className, e.id];
     }).filter(([contrast]) => contrast < 4.5);
@@ -35,7 +35,7 @@ const FAINT: &str = "
 
 #[tokio::test]
 async fn every_text_is_readable_in_both_themes() {
-    let (market, browser) = opened(&[("LIMIT", "2"), ("WAIT_MS", "1000")]).await;
+    let (market, browser) = start(&[("LIMIT", "2"), ("WAIT_MS", "1000")]).await;
     let holder = market.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     browser.click("#open-many").await;
@@ -55,16 +55,20 @@ async fn every_text_is_readable_in_both_themes() {
 
 #[tokio::test]
 async fn the_theme_follows_the_system_until_the_visitor_chooses_one() {
-    let (market, browser) = opened(&[]).await;
-    let ground = "return getComputedStyle(document.documentElement).backgroundColor";
+    let (market, browser) = start(&[]).await;
+    let background = "return getComputedStyle(document.documentElement).backgroundColor";
     browser.prefer("prefers-color-scheme", "light").await;
-    let light = browser.run(ground, &[]).await;
+    let light = browser.run(background, &[]).await;
     browser.prefer("prefers-color-scheme", "dark").await;
-    let dark = browser.run(ground, &[]).await;
+    let dark = browser.run(background, &[]).await;
     assert_ne!(light, dark);
     browser.click("#theme").await;
     browser.reads("#theme", "light").await;
-    assert_eq!(browser.run(ground, &[]).await, light);
+    assert_eq!(browser.run(background, &[]).await, light);
     browser.open(&market.page("ann")).await;
-    assert_eq!(browser.run(ground, &[]).await, light, "it is remembered");
+    assert_eq!(
+        browser.run(background, &[]).await,
+        light,
+        "it is remembered"
+    );
 }

@@ -2,15 +2,15 @@
 //!
 //! Promises: P24.
 
-use crate::{ENDLESS, held_stream, opened, shows_held, watching};
+use crate::{ENDLESS, open_stream, shows_held, start, watch_ann};
 use browser::market::{Market, json, status};
 use serde_json::Value;
 use testing::wait::eventually;
 
 #[tokio::test]
-async fn of_a_long_queue_the_head_is_drawn_and_the_rest_is_counted() {
-    let (market, browser) = opened(&[("LIMIT", "1"), ("WAIT_MS", "600000")]).await;
-    let _holder = held_stream(&market).await;
+async fn the_head_of_a_long_queue_is_drawn_and_the_rest_is_counted() {
+    let (market, browser) = start(&[("LIMIT", "1"), ("WAIT_MS", "600000")]).await;
+    let _holder = open_stream(&market).await;
     let mut waiting = Vec::new();
     for _ in 0..90 {
         waiting.push(market.send("GET", ENDLESS).await);
@@ -22,12 +22,12 @@ async fn of_a_long_queue_the_head_is_drawn_and_the_rest_is_counted() {
     drop(waiting);
     browser.reads("#queue-note", "nobody waits").await;
     let gone = "!document.getElementById('more-waiting').checkVisibility()";
-    browser.shows("nobody is behind them", gone).await;
+    browser.shows("no rest is shown", gone).await;
 }
 
 #[tokio::test]
-async fn of_a_high_limit_some_slots_are_drawn_and_all_permits_are_counted() {
-    let (market, browser) = opened(&[("LIMIT", "40")]).await;
+async fn some_slots_of_a_high_limit_are_drawn_and_all_permits_are_counted() {
+    let (market, browser) = start(&[("LIMIT", "40")]).await;
     let mut streams = Vec::new();
     for _ in 0..30 {
         streams.push(market.send("GET", ENDLESS).await);
@@ -36,15 +36,15 @@ async fn of_a_high_limit_some_slots_are_drawn_and_all_permits_are_counted() {
     let drawn = "document.querySelectorAll('.slot.held').length === 24";
     browser.shows("some are drawn", drawn).await;
     browser.reads("#more-slots", "and 16 more slots").await;
-    // Permits that had no slot move into the first free slots.
+    // Permits that were not drawn move into free slots that are.
     streams.drain(..20);
     shows_held(&browser, 10).await;
 }
 
 #[tokio::test]
 async fn many_refusals_at_once_are_counted_and_announced_as_a_number() {
-    let (market, browser) = opened(&[("LIMIT", "1")]).await;
-    let _holder = held_stream(&market).await;
+    let (market, browser) = start(&[("LIMIT", "1")]).await;
+    let _holder = open_stream(&market).await;
     shows_held(&browser, 1).await;
     browser.run(HEARD, &[]).await;
     for _ in 0..60 {
@@ -57,22 +57,22 @@ async fn many_refusals_at_once_are_counted_and_announced_as_a_number() {
         .await;
     let heard = browser.run("return window.heard", &[]).await;
     let heard = heard.as_u64().expect("a number");
-    // About one refusal per second is read aloud, and the totals. Reading each refusal would make 60.
+    // At most about one refusal per second is read aloud; the others are counted. Reading each would make 60.
     assert!(heard < 20, "{heard} were read aloud");
     assert_eq!(browser.texts("#refusals > li").await.len(), 6);
 }
 
 #[tokio::test]
-async fn beside_the_crowd_of_one_account_the_request_of_another_is_served_next_but_one() {
+async fn the_request_of_one_account_is_served_second_despite_a_hundred_of_another() {
     let settings = [
         ("LIMIT", "200"),
         ("FLEET_LIMIT", "1"),
         ("WAIT_MS", "600000"),
     ];
-    let (market, browser) = opened(&settings).await;
-    let holder = held_stream(&market).await;
+    let (market, browser) = start(&settings).await;
+    let holder = open_stream(&market).await;
     let first = market.send("GET", ENDLESS).await;
-    // The order of the other streams does not matter.
+    // This stream must be first in the queue. The order of the others does not matter.
     browser.reads("#fleet-note", "1 waiting").await;
     let mut crowd = Vec::new();
     for _ in 1..100 {
@@ -84,7 +84,7 @@ async fn beside_the_crowd_of_one_account_the_request_of_another_is_served_next_b
     let names = browser.texts("#fleet-queue > li").await;
     assert!(names[1].contains("bob: GET /market"), "{names:?}");
     assert!(
-        [0, 2].iter().all(|at| names[*at].contains("ann: ")),
+        [0, 2].iter().all(|index| names[*index].contains("ann: ")),
         "{names:?}"
     );
     browser.reads("#more-fleet", "and 81 behind them").await;
@@ -130,23 +130,23 @@ async fn purchase(market: &Market, listing: &Value, account: &str) {
     assert_eq!(status(&mut sent).await, 200);
 }
 
-/// Buys the cheapest listings, a few for each of several buyers.
+/// Buys the `count` cheapest listings, five for each buyer.
 async fn buy(market: &Market, count: usize) {
     let mut sent = market.send("GET", "/market?account=looker").await;
     let listings = json(&mut sent).await;
     let all = listings.as_array().expect("a list");
-    for (at, listing) in all.iter().take(count).enumerate() {
-        purchase(market, listing, &format!("buyer-{}", at / 5)).await;
+    for (index, listing) in all.iter().take(count).enumerate() {
+        purchase(market, listing, &format!("buyer-{}", index / 5)).await;
     }
 }
 
 #[tokio::test]
-async fn the_cheapest_are_shown_and_dearer_ones_counted_as_they_come_and_go() {
+async fn the_cheapest_listings_are_shown_and_dearer_ones_are_counted_as_they_come_and_go() {
     let market = Market::start(&[]).await;
     for seller in 0..12 {
         list(&market, &format!("seller-{seller}"), 10 * seller).await;
     }
-    let browser = watching(&market).await;
+    let browser = watch_ann(&market).await;
     browser.reads("#more-listings", "and 100 dearer ones").await;
     list(&market, "late", 500).await;
     browser.reads("#more-listings", "and 110 dearer ones").await;
@@ -166,7 +166,7 @@ async fn the_cheapest_are_shown_and_dearer_ones_counted_as_they_come_and_go() {
 
 #[tokio::test]
 async fn a_trade_goes_from_seller_to_buyer_whatever_their_script() {
-    let (market, browser) = opened(&[]).await;
+    let (market, browser) = start(&[]).await;
     let (seller, buyer) = ("\u{5d0}\u{5d1}", "\u{5d2}\u{5d3}");
     let (seller_in_url, buyer_in_url) = ("%D7%90%D7%91", "%D7%92%D7%93");
     let item = format!("{seller}-1");

@@ -1,4 +1,4 @@
-//! An `EventSource` that is refused: as in the guide's recipe, and with a plain 429.
+//! An `EventSource` that is refused: with the response of the guide's recipe, and with a plain 429.
 //!
 //! Promises: P21.
 
@@ -22,7 +22,8 @@ async fn events() -> Response {
     Sse::new(hello.chain(stream::pending())).into_response()
 }
 
-fn come_back(rejection: Rejection) -> Response {
+/// The recipe: an event stream that ends at once, with the time after which the browser must reconnect.
+fn reconnect_later(rejection: Rejection) -> Response {
     match rejection.retry_after() {
         Some(time) => {
             let retry = format!("retry: {}\n\n", time.as_millis());
@@ -33,16 +34,16 @@ fn come_back(rejection: Rejection) -> Response {
 }
 
 #[tokio::test]
-async fn an_event_source_comes_back_after_the_refusal_of_the_recipe_and_not_after_a_429() {
+async fn an_event_source_reconnects_after_the_recipe_s_refusal_and_not_after_a_429() {
     let store = MemorySemaphore::new();
     let held = store.acquire(Claim::new("ann").with_limit(1)).await;
     let limit = ConcurrencyLimitLayer::new(1, key::fixed("ann"), store);
     let app = Router::new()
         .route("/", get(async || Html("<title>events</title>")))
-        .route("/usual", get(events).layer(limit.clone()))
+        .route("/plain", get(events).layer(limit.clone()))
         .route(
             "/recipe",
-            get(events).layer(limit.with_rejection(come_back)),
+            get(events).layer(limit.with_rejection(reconnect_later)),
         );
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -51,16 +52,18 @@ async fn an_event_source_comes_back_after_the_refusal_of_the_recipe_and_not_afte
     let browser = Browser::start().await;
     browser.open(&format!("http://{address}/")).await;
     browser.run(LISTEN, &[]).await;
-    let is_closed = "usual.readyState === EventSource.CLOSED";
+    let is_closed = "plain.readyState === EventSource.CLOSED";
     browser.shows("a 429 ends it", is_closed).await;
-    browser.shows("it comes back", "refusals > 1").await;
+    browser
+        .shows("the recipe's is refused twice", "refusals > 1")
+        .await;
     drop(held);
     browser.shows("it is admitted", "heard === 'hello'").await;
-    browser.shows("it does not come back", is_closed).await;
+    browser.shows("the other stays closed", is_closed).await;
 }
 
 const LISTEN: &str = "
-    window.usual = new EventSource('/usual');
+    window.plain = new EventSource('/plain');
     const recipe = new EventSource('/recipe');
     window.refusals = 0;
     window.heard = '';

@@ -2,7 +2,7 @@
 //!
 //! Promises: P24.
 
-use crate::{ENDLESS, held_stream, opened, shows_held, shows_waiting, watching};
+use crate::{ENDLESS, open_stream, shows_held, shows_waiting, start, watch_ann};
 use browser::{
     browser::BOUND,
     market::{Market, status},
@@ -18,11 +18,11 @@ async fn a_killed_process_holds_its_slots_until_its_leases_end() {
     let settings = [("REDIS_URL", &*url), ("LEASE_MS", "3000")];
     let here = Market::start(&settings).await;
     let mut there = Market::start(&settings).await;
-    let browser = watching(&here).await;
-    let _own = held_stream(&here).await;
+    let browser = watch_ann(&here).await;
+    let _own = open_stream(&here).await;
     let mut others = Vec::new();
     for _ in 0..4 {
-        let stream = held_stream(&there).await;
+        let stream = open_stream(&there).await;
         others.push(stream);
     }
     shows_held(&browser, 5).await;
@@ -35,18 +35,19 @@ async fn a_killed_process_holds_its_slots_until_its_leases_end() {
     // The killed process has released no permits. Their leases count down, and then the slots are free.
     browser.reads(".slot.held .lease", "lease ").await;
     shows_held(&browser, 1).await;
-    assert_eq!(status_of_another(&here).await, 200);
+    assert_eq!(status_of_another_stream(&here).await, 200);
 }
 
-async fn status_of_another(market: &Market) -> u16 {
+/// The status of one more stream of ann.
+async fn status_of_another_stream(market: &Market) -> u16 {
     status(&mut market.send("GET", ENDLESS).await).await
 }
 
 #[tokio::test]
-async fn a_paused_account_is_shown_with_the_rest_and_the_note_until_it_is_resumed() {
+async fn the_rest_and_the_note_of_a_pause_are_shown_until_it_ends() {
     let server = RedisServer::start();
     let here = Market::start(&[("REDIS_URL", &server.url())]).await;
-    let browser = watching(&here).await;
+    let browser = watch_ann(&here).await;
     let operator = RedisSemaphore::builder().operator(true);
     let operator = operator.connect(server.url()).await.expect("it connects");
     let (policy, ann) = (Policy::DEFAULT, "ann".into());
@@ -71,11 +72,11 @@ async fn a_paused_account_is_shown_with_the_rest_and_the_note_until_it_is_resume
     browser
         .shows("it goes on", "document.getElementById('pause').hidden")
         .await;
-    assert_eq!(status_of_another(&here).await, 200);
+    assert_eq!(status_of_another_stream(&here).await, 200);
 }
 
 #[tokio::test]
-async fn who_waits_in_another_process_is_shown_in_order() {
+async fn waiters_in_another_process_are_shown_in_order() {
     let server = RedisServer::start();
     let url = server.url();
     let settings = [("REDIS_URL", &*url), ("LIMIT", "1"), ("WAIT_MS", "60000")];
@@ -83,7 +84,7 @@ async fn who_waits_in_another_process_is_shown_in_order() {
         Market::start(&settings).await,
         Market::start(&settings).await,
     );
-    let browser = watching(&here).await;
+    let browser = watch_ann(&here).await;
     let holder = there.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     let mut waiting = Vec::new();
@@ -104,9 +105,9 @@ async fn who_waits_in_another_process_is_shown_in_order() {
 }
 
 #[tokio::test]
-async fn a_store_that_dies_is_said_and_one_that_returns_is_shown_again() {
+async fn the_page_reports_a_dead_store_and_goes_on_when_it_returns() {
     let mut server = RedisServer::start();
-    let (market, browser) = opened(&[("REDIS_URL", &*server.url()), ("LEASE_MS", "3000")]).await;
+    let (market, browser) = start(&[("REDIS_URL", &*server.url()), ("LEASE_MS", "3000")]).await;
     browser.click("#open").await;
     shows_held(&browser, 1).await;
     server.kill();
@@ -115,7 +116,7 @@ async fn a_store_that_dies_is_said_and_one_that_returns_is_shown_again() {
     server.restart();
     browser.reads("#connection", "live").await;
     shows_held(&browser, 0).await;
-    // Claims may be refused until the server has answered one.
+    // The market may refuse claims until the server has answered one.
     eventually("permits are granted again", BOUND, async || {
         let mut sent = market.send("GET", "/market?account=bob").await;
         status(&mut sent).await == 200

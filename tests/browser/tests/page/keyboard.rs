@@ -2,13 +2,13 @@
 //!
 //! Promises: none.
 
-use crate::{opened, shows_held};
+use crate::{shows_held, start};
 
 const ENTER: &str = "\u{e007}";
 
 #[tokio::test]
 async fn a_stream_is_opened_and_closed_by_keys_alone() {
-    let (_market, browser) = opened(&[]).await;
+    let (_market, browser) = start(&[]).await;
     browser.tab_to("#open").await;
     browser.press(ENTER).await;
     shows_held(&browser, 1).await;
@@ -29,7 +29,7 @@ async fn a_stream_is_opened_and_closed_by_keys_alone() {
 
 #[tokio::test]
 async fn a_permit_is_ended_and_an_account_chosen_by_keys_alone() {
-    let (_market, browser) = opened(&[]).await;
+    let (_market, browser) = start(&[]).await;
     browser.tab_to("#open").await;
     browser.press(ENTER).await;
     shows_held(&browser, 1).await;

@@ -3,10 +3,10 @@
 //! | promise | judged by |
 //! |---|---|
 //! | slots fill and empty, waiters queue in order, a refusal has its `Retry-After`, a killed process's slots empty, a store's death and return are shown | the page's text, beside clients on plain sockets |
-//! | a name of any text is shown as text | no element comes of it, the title stays, the console is empty |
-//! | of long queues, high limits and many listings the first are drawn, and the number of the rest is right | clients on plain sockets, the prices shown |
-//! | a trade leads from its seller to its buyer, whatever their script | where the names are drawn |
-//! | every control has a name, every landmark is there | the accessibility tree |
+//! | a name of any text is shown as text | it creates no element, the title stays, the console is empty |
+//! | a long queue, many slots and many listings are drawn in part, and the rest is counted | clients on plain sockets, the prices shown |
+//! | a trade is shown from its seller to its buyer, whatever their script | the positions of the names |
+//! | every control has a name, and no landmark is missing | the accessibility tree |
 //! | a change is announced once, a countdown never, many refusals as a number | an observer of the live regions |
 //! | text has enough contrast in both themes | WCAG 2.2's formula over computed colours |
 //! | it fits widths from 320 to 1280 pixels | the document's width, each target's size |
@@ -30,26 +30,26 @@ use browser::{
 };
 use tokio::net::TcpStream;
 
-/// The path of one of ann's streams, which outlasts the test.
+/// The path of a stream of ann that outlasts the test.
 const ENDLESS: &str = "/market/export?rows=1000000&interval_ms=60000&account=ann";
 
 /// A browser whose page watches ann at this market and receives events.
-async fn watching(market: &Market) -> Browser {
+async fn watch_ann(market: &Market) -> Browser {
     let browser = Browser::start().await;
     browser.open(&market.page("ann")).await;
     browser.reads("#connection", "live").await;
     browser
 }
 
-/// A market with these settings, and a page that watches ann.
-async fn opened(settings: &[(&str, &str)]) -> (Market, Browser) {
+/// Starts a market with these settings, and opens a page that watches ann.
+async fn start(settings: &[(&str, &str)]) -> (Market, Browser) {
     let market = Market::start(settings).await;
-    let browser = watching(&market).await;
+    let browser = watch_ann(&market).await;
     (market, browser)
 }
 
-/// Opens a stream of ann's, which must be admitted.
-async fn held_stream(market: &Market) -> TcpStream {
+/// Opens a stream of ann, which must be admitted.
+async fn open_stream(market: &Market) -> TcpStream {
     let mut stream = market.send("GET", ENDLESS).await;
     assert_eq!(status(&mut stream).await, 200);
     stream

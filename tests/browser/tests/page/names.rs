@@ -6,15 +6,15 @@ use crate::shows_held;
 use browser::{browser::Browser, market::Market};
 use serde_json::json;
 
-/// Watches an account of this name, and opens and stops a stream of it.
-async fn shows_as_text(browser: &Browser, name: &str) {
+/// Watches the account of this name, opens and stops a stream of it, and asserts that the name creates no element.
+async fn assert_shown_as_text(browser: &Browser, name: &str) {
     watch(browser, name).await;
     browser.click("#open").await;
     shows_held(browser, 1).await;
     browser.click("#streams .stop").await;
     shows_held(browser, 0).await;
-    let funds = "document.getElementById('item').options.length === 10";
-    browser.shows("the account has its items", funds).await;
+    let has_items = "document.getElementById('item').options.length === 10";
+    browser.shows("the account has its items", has_items).await;
     let item = browser
         .run("return document.getElementById('item').value", &[])
         .await;
@@ -38,9 +38,9 @@ async fn names_with_markup_are_shown_as_text_and_their_streams_hold_permits() {
         "'\"`${alert(1)}{{7*7}}",
         "__proto__",
     ] {
-        shows_as_text(&browser, name).await;
+        assert_shown_as_text(&browser, name).await;
     }
-    assert_eq!(browser.complaints().await, [""; 0]);
+    assert_eq!(browser.logged_errors().await, [""; 0]);
 }
 
 #[tokio::test]
@@ -57,17 +57,17 @@ async fn names_that_a_url_must_escape_are_shown_as_text_and_their_streams_hold_p
         "\u{1f980}\u{200d}\u{1f9ea} \u{202e}olleh",
         &long,
     ] {
-        shows_as_text(&browser, name).await;
+        assert_shown_as_text(&browser, name).await;
     }
     let width = browser.run(
         "return document.documentElement.scrollWidth <= innerWidth",
         &[],
     );
     assert_eq!(width.await, true, "the long name is wrapped");
-    assert_eq!(browser.complaints().await, [""; 0]);
+    assert_eq!(browser.logged_errors().await, [""; 0]);
 }
 
-/// Watches an account through the form, and then through the link that the form has made.
+/// Watches an account through the form, and then through the URL that the form has made.
 async fn watch(browser: &Browser, name: &str) {
     let fill = "document.getElementById('account').value = arguments[0]";
     browser.run(fill, &[json!(name)]).await;

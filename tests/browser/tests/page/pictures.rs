@@ -16,7 +16,7 @@ use testing::redis::RedisServer;
 use tokio::net::TcpStream;
 
 /// The README's picture must stay small.
-const MOST_BYTES: usize = 150_000;
+const MAX_BYTES: usize = 150_000;
 
 /// The longest time for which a busy machine may make the store too slow.
 const BOUND: Duration = Duration::from_secs(20);
@@ -30,7 +30,7 @@ async fn pictures_of_a_full_account_are_made_and_small() {
     let settings = [("REDIS_URL", &*url), ("WAIT_MS", "6000")];
     let here = Market::start(&settings).await;
     let there = Market::start(&settings).await;
-    trade(&there).await;
+    list_items(&there).await;
     let browser = Browser::start().await;
     browser.resize(1280, 800).await;
     browser.open(&here.page("ann")).await;
@@ -46,9 +46,9 @@ async fn pictures_of_a_full_account_are_made_and_small() {
     }
     browser.prefer("prefers-color-scheme", "light").await;
     browser.resize(1280, 800).await;
-    let readmes = picture(&browser, "webp").await;
-    assert!(readmes.len() < MOST_BYTES, "{} bytes", readmes.len());
-    save(&folder.join("market.webp"), &readmes);
+    let for_readme = picture(&browser, "webp").await;
+    assert!(for_readme.len() < MAX_BYTES, "{} bytes", for_readme.len());
+    save(&folder.join("market.webp"), &for_readme);
 }
 
 async fn picture(browser: &Browser, format: &str) -> Vec<u8> {
@@ -61,7 +61,7 @@ fn save(file: &Path, picture: &[u8]) {
 }
 
 /// Lists items of other accounts for sale.
-async fn trade(market: &Market) {
+async fn list_items(market: &Market) {
     for (seller, item, price) in [
         ("bob", "bob-3", 40),
         ("cleo", "cleo-1", 75),
@@ -82,7 +82,7 @@ async fn trade(market: &Market) {
     }
 }
 
-/// Five permits from two processes, a refused stream, and waiters.
+/// Fills the page: five permits in two processes, a refused stream, and waiters. Returns the streams at `there`.
 async fn crowd(browser: &Browser, there: &Market) -> Vec<TcpStream> {
     let mut others = Vec::new();
     browser.reads("#listings > li", "bob-3").await;

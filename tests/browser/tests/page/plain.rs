@@ -2,13 +2,13 @@
 //!
 //! Promises: none.
 
-use crate::{shows_held, watching};
+use crate::{shows_held, watch_ann};
 use browser::{browser::Browser, market::Market};
 
 #[tokio::test]
 async fn without_javascript_the_page_offers_the_routes_and_its_form_opens_a_stream() {
     let market = Market::start(&[]).await;
-    let watcher = watching(&market).await;
+    let watcher = watch_ann(&market).await;
     let plain = Browser::start().await;
     plain.without_javascript().await;
     plain.open(&market.page("ann")).await;

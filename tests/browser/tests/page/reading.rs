@@ -2,7 +2,7 @@
 //!
 //! Promises: none.
 
-use crate::{ENDLESS, opened, shows_held};
+use crate::{ENDLESS, shows_held, start};
 use browser::market::Market;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ async fn crowded() -> (
     Vec<tokio::net::TcpStream>,
     browser::browser::Browser,
 ) {
-    let (market, browser) = opened(&[("LIMIT", "2"), ("WAIT_MS", "6000")]).await;
+    let (market, browser) = start(&[("LIMIT", "2"), ("WAIT_MS", "6000")]).await;
     browser.click("#sell-form button").await;
     browser.reads("#listings > li", "ann-1").await;
     let mut others = Vec::new();
@@ -67,16 +67,16 @@ async fn every_part_has_a_role_and_every_control_has_a_name() {
             "no {landmark}"
         );
     }
-    let named = |role_: &str, name_: &str| {
+    let has = |expected_role: &str, expected_name: &str| {
         nodes
             .iter()
-            .any(|node| role(node) == role_ && name(node) == name_)
+            .any(|node| role(node) == expected_role && name(node) == expected_name)
     };
-    assert!(named("textbox", "Account"));
-    assert!(named("button", "Open a stream"));
-    assert!(named("button", "End permit in slot 1"));
-    assert!(named("button", "Try stream 1 again"));
-    assert!(named("region", "Queue") || named("region", "Streams of this page"));
+    assert!(has("textbox", "Account"));
+    assert!(has("button", "Open a stream"));
+    assert!(has("button", "End permit in slot 1"));
+    assert!(has("button", "Try stream 1 again"));
+    assert!(has("region", "Queue") || has("region", "Streams of this page"));
     let buttons: Vec<_> = nodes
         .iter()
         .filter(|node| role(node) == "button")
@@ -86,15 +86,15 @@ async fn every_part_has_a_role_and_every_control_has_a_name() {
     assert_eq!(
         buttons.len(),
         distinct.len(),
-        "told apart by name: {buttons:?}"
+        "two have the same name: {buttons:?}"
     );
 }
 
 #[tokio::test]
 async fn changes_are_announced_once_and_countdowns_are_not() {
-    let (_market, browser) = opened(&[("LIMIT", "1")]).await;
+    let (_market, browser) = start(&[("LIMIT", "1")]).await;
     let live = "document.getElementById('announcement').ariaLive === 'polite'";
-    browser.shows("it is announced", live).await;
+    browser.shows("the region is live", live).await;
     browser.click("#open").await;
     shows_held(&browser, 1).await;
     browser.reads("#announcement", "1 of 1 permits held").await;
@@ -108,7 +108,7 @@ async fn changes_are_announced_once_and_countdowns_are_not() {
         .shows("time has passed", "performance.now() - window.began > 2000")
         .await;
     let changes = browser.run("return window.changes", &[]).await;
-    assert_eq!(changes, 1, "the refusal, and no second of its countdown");
+    assert_eq!(changes, 1, "only the refusal, not its countdown");
 }
 
 /// Counts the announcements of a live region: additions, and text changes outside `aria-hidden`.
@@ -142,8 +142,8 @@ async fn it_fits_a_phone_and_every_target_is_large_enough_for_a_finger() {
 }
 
 #[tokio::test]
-async fn nothing_moves_for_a_visitor_who_prefers_that() {
-    let (_market, browser) = opened(&[]).await;
+async fn nothing_moves_for_a_visitor_who_prefers_reduced_motion() {
+    let (_market, browser) = start(&[]).await;
     let moves = "return [...document.querySelectorAll('*')].flatMap((e) => ['', '::before']
         .map((part) => getComputedStyle(e, part).transitionDuration))
         .some((duration) => duration.split(', ').some((d) => parseFloat(d) > 0))";

@@ -2,15 +2,15 @@
 //!
 //! Promises: P24.
 
-use crate::{ENDLESS, held_stream, opened, shows_held, shows_waiting};
+use crate::{ENDLESS, open_stream, shows_held, shows_waiting, start};
 use testing::redis::RedisServer;
 
 #[tokio::test]
-async fn the_streams_of_others_fill_slots_and_say_who_holds_them() {
-    let (market, browser) = opened(&[]).await;
+async fn streams_outside_the_page_fill_slots_that_show_their_holder() {
+    let (market, browser) = start(&[]).await;
     shows_held(&browser, 0).await;
 
-    let stream = held_stream(&market).await;
+    let stream = open_stream(&market).await;
     shows_held(&browser, 1).await;
     let slot = browser.text(".slot.held").await;
     assert!(slot.contains("/market/export"), "{slot}");
@@ -22,7 +22,7 @@ async fn the_streams_of_others_fill_slots_and_say_who_holds_them() {
 
 #[tokio::test]
 async fn an_account_that_has_all_its_permits_looks_full() {
-    let (market, browser) = opened(&[("LIMIT", "2")]).await;
+    let (market, browser) = start(&[("LIMIT", "2")]).await;
     let look = "const section = document.getElementById('slots-section');
         return [section.innerText.includes('full'), getComputedStyle(section).borderColor]";
     let first = market.send("GET", ENDLESS).await;
@@ -43,9 +43,9 @@ async fn an_account_that_has_all_its_permits_looks_full() {
 }
 
 #[tokio::test]
-async fn a_lease_s_bar_is_as_long_as_its_number_says() {
+async fn the_bar_of_a_lease_is_as_long_as_the_number_beside_it() {
     let server = RedisServer::start();
-    let (market, browser) = opened(&[("REDIS_URL", &server.url()), ("LEASE_MS", "3000")]).await;
+    let (market, browser) = start(&[("REDIS_URL", &server.url()), ("LEASE_MS", "3000")]).await;
     let _stream = market.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     browser.run(COMPARE, &[]).await;
@@ -59,7 +59,8 @@ async fn a_lease_s_bar_is_as_long_as_its_number_says() {
     assert!(apart.as_f64().expect("seconds") < 0.06, "{apart} s");
 }
 
-/// Compares the bar with the number in each frame, in seconds of a lease of three. Also counts the refreshes.
+/// Compares the bar with the number in each frame. Their largest difference is in seconds; the lease has three. Also
+/// counts the refreshes, as rises of the number.
 const COMPARE: &str = "
     Object.assign(window, { seen: 0, rises: 0, apart: 0, last: 0 });
     const look = () => {
@@ -77,7 +78,7 @@ const COMPARE: &str = "
 
 #[tokio::test]
 async fn a_permit_keeps_its_slot_while_others_end() {
-    let (market, browser) = opened(&[]).await;
+    let (market, browser) = start(&[]).await;
     let mut streams = Vec::new();
     for held in 1..=3 {
         streams.push(market.send("GET", ENDLESS).await);
@@ -92,7 +93,7 @@ async fn a_permit_keeps_its_slot_while_others_end() {
 
 #[tokio::test]
 async fn a_permit_is_ended_by_its_button_and_its_stream_is_cut() {
-    let (_market, browser) = opened(&[]).await;
+    let (_market, browser) = start(&[]).await;
     browser.click("#open").await;
     shows_held(&browser, 1).await;
     browser.reads("#streams > li", ": open").await;
@@ -103,8 +104,8 @@ async fn a_permit_is_ended_by_its_button_and_its_stream_is_cut() {
 }
 
 #[tokio::test]
-async fn who_waits_is_shown_in_order_and_enters_in_order() {
-    let (market, browser) = opened(&[("LIMIT", "1"), ("WAIT_MS", "60000")]).await;
+async fn waiters_are_shown_and_granted_in_order() {
+    let (market, browser) = start(&[("LIMIT", "1"), ("WAIT_MS", "60000")]).await;
     let holder = market.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     let mut waiting = Vec::new();

@@ -2,13 +2,13 @@
 //!
 //! Promises: P9.
 
-use crate::{ENDLESS, opened, shows_held, watching};
+use crate::{ENDLESS, shows_held, start, watch_ann};
 use browser::market::Market;
 use serde_json::json;
 
 #[tokio::test]
-async fn the_sixth_stream_is_refused_and_says_when_to_come_back() {
-    let (_market, browser) = opened(&[]).await;
+async fn the_sixth_stream_is_refused_and_shows_its_retry_after() {
+    let (_market, browser) = start(&[]).await;
     for held in 1..=5 {
         browser.click("#open").await;
         shows_held(&browser, held).await;
@@ -27,9 +27,9 @@ async fn the_sixth_stream_is_refused_and_says_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_refused_stream_is_shown_once_and_those_of_others_beside_it() {
+async fn a_refused_stream_is_listed_as_a_stream_and_refusals_of_others_as_refusals() {
     let market = Market::start(&[("LIMIT", "1")]).await;
-    let (browser, other) = (watching(&market).await, watching(&market).await);
+    let (browser, other) = (watch_ann(&market).await, watch_ann(&market).await);
     browser.click("#open").await;
     browser.reads("#streams > li", ": open").await;
     // A later announcement replaces this one.
@@ -49,9 +49,9 @@ async fn a_refused_stream_is_shown_once_and_those_of_others_beside_it() {
 
 #[tokio::test]
 async fn a_closed_stream_frees_its_slot_within_a_second() {
-    let (_market, browser) = opened(&[]).await;
+    let (_market, browser) = start(&[]).await;
     let mut took = Vec::new();
-    // A busy machine may be late, but not in every round.
+    // On a busy machine some rounds take longer, but not all.
     for _ in 0..5 {
         browser.click("#open").await;
         shows_held(&browser, 1).await;
@@ -78,7 +78,7 @@ const TIMED_CLOSE: &str = "
 
 #[tokio::test]
 async fn seven_at_once_take_five_slots_and_two_are_refused() {
-    let (_market, browser) = opened(&[]).await;
+    let (_market, browser) = start(&[]).await;
     browser.click("#open-many").await;
     browser.click("#open").await;
     let refused = "document.querySelectorAll('#streams > li[data-state=refused]').length === 2";
@@ -88,7 +88,7 @@ async fn seven_at_once_take_five_slots_and_two_are_refused() {
 
 #[tokio::test]
 async fn a_stream_that_comes_to_its_end_frees_its_slot_by_itself() {
-    let (_market, browser) = opened(&[]).await;
+    let (_market, browser) = start(&[]).await;
     browser
         .run(
             "document.getElementById('duration').options[0].value = 1",
@@ -106,7 +106,7 @@ async fn a_stream_that_comes_to_its_end_frees_its_slot_by_itself() {
 
 #[tokio::test]
 async fn leaving_the_page_closes_its_streams() {
-    let (market, browser) = opened(&[]).await;
+    let (market, browser) = start(&[]).await;
     browser.click("#open-many").await;
     shows_held(&browser, 5).await;
     browser.open("about:blank").await;
@@ -125,7 +125,7 @@ async fn leaving_the_page_closes_its_streams() {
 #[tokio::test]
 async fn the_page_connects_again_to_a_market_that_comes_back() {
     let mut market = Market::start(&[]).await;
-    let browser = watching(&market).await;
+    let browser = watch_ann(&market).await;
     let stream = market.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     market.kill().await;
@@ -140,8 +140,8 @@ async fn the_page_connects_again_to_a_market_that_comes_back() {
 }
 
 #[tokio::test]
-async fn another_account_is_watched_and_the_way_back_leads_to_the_first() {
-    let (market, browser) = opened(&[]).await;
+async fn another_account_can_be_watched_and_the_back_button_returns_to_the_first() {
+    let (market, browser) = start(&[]).await;
     let _stream = market.send("GET", ENDLESS).await;
     shows_held(&browser, 1).await;
     browser
@@ -160,7 +160,7 @@ async fn another_account_is_watched_and_the_way_back_leads_to_the_first() {
 
 #[tokio::test]
 async fn in_shadow_a_stream_beyond_the_limit_is_open_without_a_permit() {
-    let (_market, browser) = opened(&[("LIMIT", "1"), ("SHADOW", "1")]).await;
+    let (_market, browser) = start(&[("LIMIT", "1"), ("SHADOW", "1")]).await;
     browser.reads("#facts", "in shadow").await;
     browser.click("#open").await;
     browser.click("#open").await;

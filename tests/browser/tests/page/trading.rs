@@ -2,14 +2,14 @@
 //!
 //! Promises: none.
 
-use crate::watching;
+use crate::watch_ann;
 use browser::{browser::Browser, market::Market};
 use testing::redis::RedisServer;
 
-async fn trades(anns: &Market, bobs: &Market) {
-    let ann = watching(anns).await;
+async fn assert_trade(anns_market: &Market, bobs_market: &Market) {
+    let ann = watch_ann(anns_market).await;
     let bob = Browser::start().await;
-    bob.open(&bobs.page("bob")).await;
+    bob.open(&bobs_market.page("bob")).await;
     bob.reads("#connection", "live").await;
 
     ann.click("#sell-form button").await;
@@ -17,7 +17,7 @@ async fn trades(anns: &Market, bobs: &Market) {
     bob.reads("#listings > li", "ann-1").await;
     bob.reads("#listings > li", "100 coins").await;
     let own = "!document.querySelector('#listings button').checkVisibility()";
-    ann.shows("nobody buys his own", own).await;
+    ann.shows("ann cannot buy her item", own).await;
 
     bob.click("#listings button").await;
     bob.reads("#trade-outcome", "ann-1 is bought").await;
@@ -39,14 +39,14 @@ async fn trades(anns: &Market, bobs: &Market) {
 #[tokio::test]
 async fn two_visitors_trade_and_both_see_it() {
     let market = Market::start(&[]).await;
-    trades(&market, &market).await;
+    assert_trade(&market, &market).await;
 }
 
 #[tokio::test]
 async fn visitors_of_two_processes_trade_and_both_see_it() {
     let server = RedisServer::start();
     let settings = [("REDIS_URL", &*server.url())];
-    trades(
+    assert_trade(
         &Market::start(&settings).await,
         &Market::start(&settings).await,
     )
@@ -54,9 +54,9 @@ async fn visitors_of_two_processes_trade_and_both_see_it() {
 }
 
 #[tokio::test]
-async fn a_purchase_without_a_permit_is_refused_and_says_so() {
+async fn an_offer_without_a_free_permit_is_refused_and_the_page_shows_it() {
     let market = Market::start(&[("LIMIT", "1")]).await;
-    let ann = watching(&market).await;
+    let ann = watch_ann(&market).await;
     ann.click("#open").await;
     ann.reads("#streams > li", ": open").await;
     ann.click("#sell-form button").await;
