@@ -4,7 +4,7 @@ use super::{
     Flight, Flights, Verdict, Who,
     calls::Calls,
     check,
-    effect::{self, Means},
+    effect::{self, Outcome},
     is_dazed,
     limits::Limits,
     record::{Lease, Moment, Record, State},
@@ -713,10 +713,10 @@ impl Callers {
 
     /// A server has run a script. Notes the leases that it refused, and so gave up.
     pub(super) fn ran(&mut self, run: &Run) {
-        for (key, wanted, means) in effect::acquired(run) {
+        for (key, wanted, outcome) in effect::acquired(run) {
             let is_given_up = matches!(
-                means,
-                Means::Full | Means::QueueFull | Means::Paused | Means::Nothing
+                outcome,
+                Outcome::Full | Outcome::QueueFull | Outcome::Paused | Outcome::Nothing
             );
             if let Some(lease) = self.lease((run.process, wanted.id.permit()), key) {
                 lease.is_given_up = is_given_up;

@@ -177,7 +177,7 @@ impl Fair {
         for (other, waiter) in &alive {
             let is_first = waiter.place < own.place && (waiter.flow == own.flow || waiter.is_early);
             check(own.is_early || !is_first, "F5", || {
-                script.says(&format!("{id} passes {other}, which came before it"))
+                script.describe(&format!("{id} passes {other}, which came before it"))
             })?;
         }
         let flows = alive.into_iter().filter(|(_, waiter)| !waiter.is_early);
@@ -207,7 +207,7 @@ impl Fair {
             false => before < most,
         };
         check(is_right, "F5", || {
-            script.says(&format!(
+            script.describe(&format!(
                 "{:?} is passed by {:?}: {passed:?}",
                 pair.0, pair.1
             ))

@@ -103,7 +103,7 @@ impl Effect<'_> {
         let granted = self.granted();
         let left = self.pause.map(|pause| pause.end - self.clock);
         check(left.is_none() || granted.is_empty(), "a pause", || {
-            self.says(&format!("{granted:?} is granted in a pause of {left:?} ms"))
+            self.describe(&format!("{granted:?} is granted in a pause of {left:?} ms"))
         })?;
         let Command::Acquire { claims, .. } = &self.run.command else {
             return self.check_rest();
@@ -120,7 +120,7 @@ impl Effect<'_> {
             };
             let is_right = left.is_none() || self.is_uncertain || !is_granted || !is_new();
             check(is_right, "a pause", || {
-                self.says(&format!(
+                self.describe(&format!(
                     "{acquired:?} is granted in a pause of {left:?} ms"
                 ))
             })?;
@@ -154,7 +154,7 @@ impl Effect<'_> {
                 _ => true,
             };
             check(is_right, "a pause", || {
-                self.says(&format!(
+                self.describe(&format!(
                     "{:?} gets {acquired:?}, and {left:?} ms are left",
                     wanted.id
                 ))
@@ -176,7 +176,7 @@ impl Effect<'_> {
         let is_left = is_empty(self.after) && has_rest(self.after);
         let is_old = is_empty(self.before) && has_rest(self.before);
         check(!is_left || is_old || self.is_cut_short(), "a pause", || {
-            self.says("something is left")
+            self.describe("something is left")
         })
     }
 }

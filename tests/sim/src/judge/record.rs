@@ -7,7 +7,7 @@ use super::{
     effect::{Name, has_room, live, waiting},
     is_dazed,
     limits::Limits,
-    storage::knows,
+    storage::is_present,
 };
 use crate::{
     process::Process,
@@ -172,7 +172,7 @@ impl Lease {
     fn is_known(&self, moment: &Moment<'_>) -> bool {
         self.levels.iter().any(|level| {
             let (view, clock) = moment.view(level.key);
-            knows(&view, moment.who, clock)
+            is_present(&view, moment.who, clock)
         })
     }
 }

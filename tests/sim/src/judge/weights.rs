@@ -39,7 +39,7 @@ impl Weights {
     }
 
     /// Checks that the release of each part was reported, in processes that run.
-    pub(super) fn all_told(&self, processes: &[Process]) -> Verdict {
+    pub(super) fn check_all_reported(&self, processes: &[Process]) -> Verdict {
         let mut parts = self.parts.iter();
         let left = parts.find(|(at, _)| processes[*at].core.is_some());
         check(left.is_none(), "events", || {
