@@ -279,7 +279,7 @@ impl Effect<'_> {
         })
     }
 
-    /// True if an acquire gives up the level of a unit, because it is refused at another level or waits at a narrower one.
+    /// True if an acquire gives up the level of a unit: it is refused at another level, or waits at a narrower one.
     fn gives_up(&self, unit: &str) -> bool {
         let is_given_up = |outcome| !matches!(outcome, Outcome::Granted(_) | Outcome::Kept);
         let mut wanted = self.wanted();

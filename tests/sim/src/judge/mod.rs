@@ -199,7 +199,7 @@ impl Judge {
         }
     }
 
-    /// A caller gives up units of a permit. The process releases them as `parts`, each of which has a separate id.
+    /// A caller gives up units of a permit. The process releases them as `parts`, with separate ids.
     pub fn shrinks(
         &mut self,
         at: usize,
@@ -212,7 +212,7 @@ impl Judge {
             if keeps > 0 {
                 self.calls.shrunk(who, (key, keeps), local);
             } else {
-                self.calls.is_due(who, local, &self.flights);
+                self.calls.mark_due(who, local, &self.flights);
                 self.calls.over(who);
             }
             if let Some(shares) = &mut self.shares {
@@ -265,7 +265,7 @@ impl Judge {
             return budgets.released((at, permit), now);
         }
         for who in self.callers.family((at, permit)) {
-            self.calls.is_due(who, local, &self.flights);
+            self.calls.mark_due(who, local, &self.flights);
             self.calls.over(who);
             self.shares.iter_mut().for_each(|shares| shares.over(who));
         }
@@ -342,7 +342,7 @@ impl Judge {
 
     /// True if a process knows that the server of a semaphore is unwell.
     fn is_unwell(&self, at: usize, key: Key, local: Time) -> bool {
-        let server = self.calls.place_of(at, key);
+        let server = self.calls.server_of(at, key);
         self.calls.is_unwell(at, server, local)
     }
 
@@ -367,7 +367,7 @@ impl Judge {
     }
 
     /// A caller receives an event. `times` are the world's and the process's.
-    pub fn told(
+    pub fn received(
         &mut self,
         at: usize,
         process: &Process,
@@ -377,7 +377,7 @@ impl Judge {
     ) {
         let who = (at, event.permit());
         if let Some(budgets) = &mut self.budgets {
-            let verdict = budgets.told(who, event, (process, servers), times);
+            let verdict = budgets.received(who, event, (process, servers), times);
             return self.note(verdict);
         }
         if let Event::Released(_) = event {
@@ -392,7 +392,7 @@ impl Judge {
         for other in self.callers.family(who) {
             match event {
                 Event::Lost(_) if is_closed => {
-                    self.calls.is_due(other, times.1, &self.flights);
+                    self.calls.mark_due(other, times.1, &self.flights);
                     self.calls.over(other);
                     self.shares.iter_mut().for_each(|shares| shares.over(other));
                 }
@@ -427,14 +427,14 @@ impl Judge {
             limits: &self.limits,
             calls: &self.calls,
         };
-        let verdict = self.callers.told(who, event, &context);
+        let verdict = self.callers.received(who, event, &context);
         self.note(verdict);
         let levels = self.callers.levels(who).unwrap_or_default();
         let mut keys = levels.iter().map(|(_, level)| level.key);
         let is_unwell = keys.any(|key| self.is_unwell(at, key, times.1));
         let is_unwell = is_unwell && !is_dazed(process, times.0);
         if let Some(shares) = &mut self.shares {
-            let verdict = shares.told(who, event, (times.1, is_unwell));
+            let verdict = shares.received(who, event, (times.1, is_unwell));
             self.note(verdict);
         }
         let is_grant = matches!(event, Event::Granted(..) | Event::Regained(..));
@@ -454,7 +454,7 @@ impl Judge {
                 let is_disturbed = |key| self.storage.is_disturbed(key);
                 let verdict = self
                     .callers
-                    .overlap((level.key, self.limits.highest(level.key)), is_disturbed);
+                    .check_overlap((level.key, self.limits.highest(level.key)), is_disturbed);
                 self.note(verdict);
             }
         }

@@ -206,7 +206,7 @@ impl World<'_> {
         let process = &self.processes[at];
         let local = process.local(self.now);
         self.note(|| format!("p{at} is told {event:?}"));
-        self.judge.told(
+        self.judge.received(
             at,
             &self.processes[at],
             &self.servers,
