@@ -111,13 +111,13 @@ impl Callers {
     }
 
     /// A process pauses a semaphore until `until`, or ends its pause.
-    pub(super) fn closes(&mut self, of: (usize, Key), until: Option<Time>) {
+    pub(super) fn requests_pause(&mut self, at_key: (usize, Key), until: Option<Time>) {
         match until {
             Some(until) => {
-                let end = self.paused.entry(of).or_default();
+                let end = self.paused.entry(at_key).or_default();
                 *end = until.max(*end);
             }
-            None => drop(self.paused.remove(&of)),
+            None => drop(self.paused.remove(&at_key)),
         }
     }
 

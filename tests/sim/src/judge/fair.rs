@@ -153,8 +153,8 @@ impl Fair {
         }
     }
 
-    /// When a waiter leaves, the later waiters of its flow move up. If these are too many for one call, the flow may lose
-    /// turns.
+    /// When a waiter leaves, the later waiters of its flow move up. If these are too many for one call, the flow may
+    /// lose turns.
     fn note_debts(&mut self, gone: &[(String, Waiter)], script: &Effect<'_>) {
         let moves = gone.len() * script.before.queue.len();
         if moves > LOOKED_AT {

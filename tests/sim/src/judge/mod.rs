@@ -105,7 +105,9 @@ type Flights = BTreeMap<(usize, CallId), Flight>;
 
 /// The calls of a process that are in flight.
 fn of_process(flights: &mut Flights, at: usize) -> impl Iterator<Item = &mut Flight> {
-    let own = flights.iter_mut().filter(move |((of, _), _)| *of == at);
+    let own = flights
+        .iter_mut()
+        .filter(move |((process, _), _)| *process == at);
     own.map(|(_, flight)| flight)
 }
 
@@ -528,8 +530,8 @@ impl Judge {
     }
 
     /// A process requests a pause of a semaphore until `until`, or the end of its pause.
-    pub fn closes(&mut self, of: (usize, Key), until: Option<Time>) {
-        self.callers.closes(of, until);
+    pub fn requests_pause(&mut self, at_key: (usize, Key), until: Option<Time>) {
+        self.callers.requests_pause(at_key, until);
     }
 
     /// The message of a grant arrives at its process.

@@ -80,7 +80,7 @@ impl Storage {
     pub(super) fn new(schedule: &Schedule) -> Self {
         Self {
             settings: schedule.settings(0),
-            has_long_leases: schedule.is_long(),
+            has_long_leases: schedule.has_long_leases(),
             lease: schedule.lease.as_millis() as i64,
             keys: BTreeMap::new(),
             past: (0..schedule.servers).map(|_| Past::default()).collect(),

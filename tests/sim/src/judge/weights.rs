@@ -112,7 +112,7 @@ impl Callers {
 
     /// The permit of a process that holds the most units of a semaphore.
     pub(super) fn heaviest(&self, at: usize, key: Key) -> Option<(PermitId, Resize)> {
-        let levels = self.held_levels(at).filter(|(_, _, of)| *of == key);
+        let levels = self.held_levels(at).filter(|(_, _, other)| *other == key);
         let heaviest = levels.max_by_key(|(_, size, _)| size.units);
         heaviest.map(|(permit, size, _)| (permit, size))
     }

@@ -32,8 +32,8 @@ impl Wanted<'_> {
 #[derive(Debug)]
 pub(super) enum Decision {
     Granted,
-    /// It waits (-2) or is refused (another number): the number, the level from 0, and the reply's further numbers after
-    /// that of the units.
+    /// It waits (-2) or is refused (another number). The level counts from 0. The list has the numbers of the reply
+    /// that follow the number of units.
     Other(i64, usize, Vec<i64>),
 }
 
