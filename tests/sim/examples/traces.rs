@@ -18,7 +18,7 @@ fn main() {
     for workload in Workload::ALL {
         let mut hasher = DefaultHasher::new();
         for seed in 0..count {
-            run(&runner, &Schedule::of(workload, seed), true)
+            run(&runner, &Schedule::new(workload, seed), true)
                 .trace
                 .hash(&mut hasher);
         }

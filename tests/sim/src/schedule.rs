@@ -1,4 +1,4 @@
-//! The outside events of a simulation: the wishes of callers, and everything that breaks. All of it follows from a
+//! The outside events of a simulation: the claims of callers, and everything that breaks. All of it follows from a
 //! seed.
 
 use crate::{
@@ -14,22 +14,23 @@ pub(crate) const TIMEOUT: Duration = Duration::from_millis(250);
 /// The duration of a fault that does not end, in ms.
 const STUCK: u64 = 1_000_000;
 
-/// Changes the seed for the draws of faults that were added later.
-const LATER: u64 = 0x6c61_7465;
+/// Each of these constants changes the seed for one kind of draws, so that these draws do not change the others. This
+/// one is for faults that were added late.
+const LATE_FAULT_DRAWS: u64 = 0x6c61_7465;
 
 /// Changes the seed for the draws of pauses.
-const PAUSES: u64 = 0x7061_7573;
+const PAUSE_DRAWS: u64 = 0x7061_7573;
 
 /// Changes the seed for the draws of operators' questions.
-const QUESTIONS: u64 = 0x6173_6b73;
+const QUESTION_DRAWS: u64 = 0x6173_6b73;
 
 /// Changes the seed for the draws of the mixed workload.
-const MIXED: u64 = 0x6d69_7865;
+const MIXTURE_DRAWS: u64 = 0x6d69_7865;
 
 /// Changes the seed for the draws of budgets.
-const OF_BUDGETS: u64 = 0x6275_6467;
+const BUDGET_DRAWS: u64 = 0x6275_6467;
 
-/// The most processes.
+/// The highest number of processes.
 const PROCESSES: usize = 3;
 
 /// The kind of a simulation.
@@ -44,18 +45,18 @@ pub enum Workload {
     /// The levels of a claim are on several servers. Some of these are unavailable for a while or refuse connections.
     /// Each process has a policy.
     ClusterOutage,
-    /// As `Server` with an even seed and as `Cluster` with an odd one. Claims have flows.
+    /// Like `Server` with an even seed and like `Cluster` with an odd one. Claims have flows.
     Fair,
-    /// As `Server` with an even seed and as `Cluster` with an odd one. Operators set limits.
+    /// Like `Server` with an even seed and like `Cluster` with an odd one. Operators set limits.
     Limits,
-    /// As one of the others, depending on the seed. Processes pause semaphores.
+    /// Like one of these, depending on the seed. Processes pause semaphores.
     Pauses,
-    /// As `Cluster`. Operators ask questions.
+    /// Like `Cluster`. Operators ask questions.
     Questions,
-    /// As `Server` or, mostly, `Cluster`. Operators set limits, processes pause semaphores, and servers do not report
+    /// Like `Server` or, mostly, `Cluster`. Operators set limits, processes pause semaphores, and servers do not report
     /// their time.
     Mixed,
-    /// As one of the first four or `Limits`, depending on the seed. Claims have budgets.
+    /// Like one of the first four or `Limits`, depending on the seed. Claims have budgets.
     Budgets,
 }
 
@@ -64,7 +65,7 @@ pub enum Workload {
 pub enum OperatorAction {
     /// List the holders and waiters.
     Usage,
-    /// Revoke one of the permits and waiters.
+    /// Revoke one of the permits and waiters, which this number picks.
     Revoke(usize),
     /// Pause the semaphore for this long.
     Pause(Duration),
@@ -103,7 +104,7 @@ impl Workload {
         }
     }
 
-    /// The workload that has the same schedules without pauses, questions or a mixture.
+    /// The workload whose schedules this one extends: by pauses, questions, a mixture or budgets.
     fn base(self, seed: u64) -> Self {
         // The last four are on one server with an even seed and on a cluster with an odd one.
         let all = [
@@ -142,7 +143,7 @@ impl Workload {
 pub struct Schedule {
     /// The kind of the simulation.
     pub workload: Workload,
-    /// The workload that has the same schedule without pauses, questions or a mixture.
+    /// The workload that this one extends. See [`Workload::base`].
     base: Workload,
     /// The seed of the schedule, and of the delays in the world.
     pub seed: u64,
@@ -158,10 +159,10 @@ pub struct Schedule {
     pub has_slots: bool,
     /// The locations of slots that have moved.
     pub slots: Slots,
-    /// For each server: how many ms its clock is ahead of the world's at the start, and how much faster it runs, in
-    /// parts per million.
+    /// The clock of each server: how many ms it is ahead of the world's at the start, and how many parts per million it
+    /// runs faster.
     pub clocks: Vec<(i64, i64)>,
-    /// True if a server takes over slots from a server that is away.
+    /// True if a slot may move away from a server that does not run.
     pub takes_over: bool,
     /// How each process treats claims while their server is unavailable.
     pub policies: [Policy; PROCESSES],
@@ -174,7 +175,7 @@ pub struct Schedule {
     pub lease: Duration,
     /// How many messages in a hundred are lost.
     pub messages_lost: u64,
-    /// The longest time from a connection to its subscription.
+    /// The longest time from the connection of the keeper's thread to its subscription to messages.
     pub subscribes_late: Duration,
     /// The longest delay on the way to a server or back, in ms.
     pub delay: u64,
@@ -194,11 +195,11 @@ pub enum Step {
         runtime: usize,
         /// The claim.
         claim: Claim,
-        /// How long it holds the permit.
+        /// How long its caller holds the permit.
         hold: Duration,
-        /// After how long it gives up, whether it holds the permit or not.
+        /// After how long the caller gives up, with or without a permit.
         cancel: Option<Duration>,
-        /// True if it goes on when its permit is lost.
+        /// True if the caller goes on when its permit is lost.
         goes_on: bool,
     },
     /// A caller in a process changes the weight of a permit that it holds. The numbers are the process, the pick among
@@ -212,11 +213,11 @@ pub enum Step {
     Kill(usize),
     /// A process is suspended.
     Suspend(usize, Duration),
-    /// A connection of a process breaks.
+    /// A connection of a process breaks. The numbers are the process and its [link](Settings::link).
     Break(usize, usize, Break),
-    /// The tasks that carry calls over a connection of a process are dropped.
+    /// The tasks that carry calls over a connection of a process are dropped. The numbers are as for `Break`.
     Abandon(usize, usize),
-    /// An operator revokes one of the permits and waiters of a semaphore.
+    /// An operator revokes one of the permits and waiters of a semaphore. The second number picks it.
     Revoke(Key, usize),
     /// A process pauses a semaphore for this long.
     PauseKey(usize, Key, Duration),
@@ -224,9 +225,9 @@ pub enum Step {
     ResumeKey(usize, Key),
     /// An operator sets or removes a limit of a semaphore or, if the flag is true, of its policy.
     SetLimit(Key, bool, Option<u32>),
-    /// A process asks something of a semaphore for an operator.
+    /// An operator asks a question about a semaphore in a process.
     Ask(usize, Key, OperatorAction),
-    /// A server does not report its time to a process for this long.
+    /// A server does not report its time to a process for this long. The numbers are the process and the server.
     HideTime(usize, usize, Duration),
     /// A server forgets its scripts, so that this number of its next commands do not run.
     Flush(usize, usize),
@@ -240,8 +241,8 @@ pub enum Step {
     Move(SlotNo, usize, Duration),
     /// No server serves a slot for this long.
     LeaveUnserved(SlotNo, Duration),
-    /// Another program overwrites one of a semaphore's keys with a value of another type, and deletes it after this
-    /// long.
+    /// Another program overwrites one of a semaphore's keys, which the number picks, with a value of another type, and
+    /// deletes it after this long.
     Poison(Key, usize, Duration),
     /// A server's replica receives nothing for this long.
     Mute(usize, Duration),
@@ -279,7 +280,7 @@ pub enum Data {
 
 impl Schedule {
     /// The schedule of a seed.
-    pub fn of(workload: Workload, seed: u64) -> Self {
+    pub fn new(workload: Workload, seed: u64) -> Self {
         let base = workload.base(seed);
         let is_mixed = workload == Workload::Mixed;
         let (is_fair, has_limits) = (base == Workload::Fair, base == Workload::Limits || is_mixed);
@@ -320,7 +321,7 @@ impl Schedule {
             steps: Vec::new(),
         };
         if is_cluster {
-            schedule.spread(&mut random);
+            schedule.make_cluster(&mut random);
         }
         schedule.homes = schedule.servers;
         if base == Workload::ClusterOutage && schedule.has_slots {
@@ -365,18 +366,30 @@ impl Schedule {
         if has_limits {
             schedule.add_limits(&mut Random::new(!seed), active);
         }
-        schedule.add_late_faults(&mut Random::new(seed.rotate_left(32) ^ LATER), active);
+        schedule.add_late_faults(
+            &mut Random::new(seed.rotate_left(32) ^ LATE_FAULT_DRAWS),
+            active,
+        );
         if is_mixed {
-            schedule.add_mixture(&mut Random::new(seed.rotate_left(32) ^ MIXED), active);
+            schedule.add_mixture(
+                &mut Random::new(seed.rotate_left(32) ^ MIXTURE_DRAWS),
+                active,
+            );
         }
         if workload == Workload::Pauses || is_mixed {
-            schedule.add_pauses(&mut Random::new(seed.rotate_left(32) ^ PAUSES), active);
+            schedule.add_pauses(&mut Random::new(seed.rotate_left(32) ^ PAUSE_DRAWS), active);
         }
         if workload == Workload::Questions {
-            schedule.add_questions(&mut Random::new(seed.rotate_left(32) ^ QUESTIONS), active);
+            schedule.add_questions(
+                &mut Random::new(seed.rotate_left(32) ^ QUESTION_DRAWS),
+                active,
+            );
         }
         if workload == Workload::Budgets {
-            schedule.add_budgets(&mut Random::new(seed.rotate_left(32) ^ OF_BUDGETS), active);
+            schedule.add_budgets(
+                &mut Random::new(seed.rotate_left(32) ^ BUDGET_DRAWS),
+                active,
+            );
         }
         schedule.steps.sort_by_key(|(at, _)| *at);
         schedule
@@ -387,7 +400,7 @@ impl Schedule {
         self.workload == Workload::Budgets
     }
 
-    /// True if nothing fails, except that messages are late or lost.
+    /// True if nothing fails, except that messages may be late or lost.
     pub fn is_clean(&self) -> bool {
         let mut steps = self.steps.iter();
         self.delay <= 10 && steps.all(|(_, step)| matches!(step, Step::Claim { .. }))
@@ -398,7 +411,7 @@ impl Schedule {
         let ms = active.as_millis() as u64;
         let most = random.pick(&[1, 5, 40, 1_000]);
         let limits = [(); BUDGETS as usize].map(|()| random.from(most.min(2), most) as u32);
-        // Budgets of one policy and key may have one limit.
+        // In a third of the schedules, all budgets have one limit.
         let limits = if random.one_in(3) {
             [limits[0]; BUDGETS as usize]
         } else {
@@ -460,7 +473,7 @@ impl Schedule {
             }
         }
         let mut add = |step| self.steps.push((random.up_to_ms(active), step));
-        let mut draws = Random::new(!self.seed ^ OF_BUDGETS);
+        let mut draws = Random::new(!self.seed ^ BUDGET_DRAWS);
         let key = |draws: &mut Random| BUDGET + draws.below(BUDGETS.into()) as Key;
         if self.base == Workload::Limits {
             for _ in 0..draws.below(5) {
@@ -479,8 +492,9 @@ impl Schedule {
         }
     }
 
-    /// Adds budgets to a claim, the shortest window last. All are on the server of its permits unless the servers are a
-    /// cluster.
+    /// Adds budgets to a claim, the shortest window last. They are on the server of its permits unless the servers are
+    /// a cluster. The second tuple is: the limit of each budget, true if holders may use more than they estimate, and
+    /// true if claims have flows.
     fn with_budgets(
         &self,
         random: &mut Random,
@@ -495,15 +509,15 @@ impl Schedule {
         let server = first.unwrap_or_else(|| random.below(self.servers as u64) as usize);
         let is_here = |key: &Key| self.is_cluster || self.settings(0).server_of(*key) == server;
         let all: Vec<_> = (BUDGET..BUDGET + BUDGETS).filter(is_here).collect();
-        let few = random.pick(&[1, 2, all.len()]);
+        let used_here = random.pick(&[1, 2, all.len()]);
         let mut keys = Vec::new();
         for number in levels.len()..LEVELS {
             if number == levels.len() || random.one_in(2) {
-                keys.push(all[random.below(few.min(all.len()) as u64) as usize]);
+                keys.push(all[random.below(used_here.min(all.len()) as u64) as usize]);
             }
         }
         if keys.len() > 1 && random.one_in(3) {
-            // Two windows of one policy and key.
+            // The same policy and key with another window.
             let other = BUDGET + (keys[0] - BUDGET + BUDGETS / 2) % BUDGETS;
             keys[1] = other;
         }
@@ -578,7 +592,7 @@ impl Schedule {
         }
     }
 
-    /// Pauses semaphores that claims name. Another pause may follow, longer or shorter, and some pauses end early.
+    /// Pauses semaphores that claims name. Other pauses may follow, longer or shorter, and some are ended early.
     fn add_pauses(&mut self, random: &mut Random, active: Duration) {
         let claims = self.claims();
         for _ in 0..random.from(1, 6) {
@@ -740,7 +754,8 @@ impl Schedule {
         }
     }
 
-    /// Loses the answers of a server for a moment, and stalls the server later, so that unanswered calls last on.
+    /// Loses the answers of a server for a moment, and stalls the server a little later, before the process can repeat
+    /// all of the calls.
     fn add_silence(&mut self, random: &mut Random, at: Duration) {
         let server = random.below(self.servers as u64) as usize;
         let process = random.below(self.processes as u64) as usize;
@@ -790,8 +805,8 @@ impl Schedule {
         }
     }
 
-    /// Adds a server that does not report its time from the start on, to some processes until the end. In half of the
-    /// cases, a stream of claims waits for that time.
+    /// From the start on, a server does not report its time: to each process for a while, or until the end. In half of
+    /// the cases, many claims of one process are made in that time.
     fn hide_times(&mut self, random: &mut Random, active: Duration) {
         let active = active.as_millis() as u64;
         let server = random.below(self.servers as u64) as usize;
@@ -819,8 +834,7 @@ impl Schedule {
 
     /// Adds questions of operators, mostly where something is held or waits, and moves slots at about the same time.
     fn add_questions(&mut self, random: &mut Random, active: Duration) {
-        // While a slot moves, its new server runs a script only if all keys have arrived, as they have where claims
-        // wait.
+        // While a slot moves, its new server runs a script only if it has all keys. All exist only if claims wait.
         if random.one_in(2) {
             self.add_crowds(random, active);
         }
@@ -937,7 +951,7 @@ impl Schedule {
         }
     }
 
-    /// Replaces servers, early enough for all Sentinels to agree before every claim is over.
+    /// Lets Sentinels replace servers, early enough for all to agree before every claim is over.
     fn add_elections(&mut self, random: &mut Random, active: Duration) {
         for _ in 0..random.from(1, 2) {
             let server = random.below(self.servers as u64) as usize;
@@ -948,7 +962,7 @@ impl Schedule {
         }
     }
 
-    /// Stalls servers long enough for all processes to notice.
+    /// Stalls each server, long enough for all processes to notice.
     fn add_outages(&mut self, random: &mut Random, active: Duration) {
         for server in 0..self.servers {
             let at = random.up_to_ms(active.as_millis() as u64 / 2);
@@ -985,7 +999,7 @@ impl Schedule {
             }
         }
         if self.homes < self.servers && random.one_in(2) {
-            // Like a server that has joined and that no process may use yet.
+            // The last server has just joined, and does not accept connections yet.
             let step = Step::Deny(self.homes, random.up_to_ms(active / 2), false);
             self.steps.push((Duration::ZERO, step));
         }
@@ -1043,7 +1057,7 @@ impl Schedule {
     }
 
     /// Makes the servers a cluster, whose clocks differ.
-    fn spread(&mut self, random: &mut Random) {
+    fn make_cluster(&mut self, random: &mut Random) {
         self.servers = random.from(2, 3) as usize;
         self.has_slots = random.one_in(2);
         let clocks = (0..self.servers).map(|_| {
@@ -1074,14 +1088,14 @@ impl Schedule {
         }
     }
 
-    /// True if leases are too long to end by themselves in this schedule.
-    pub fn is_long(&self) -> bool {
+    /// True if leases are longer than the schedule without its last part, so that none ends by itself before `settled`.
+    pub fn has_long_leases(&self) -> bool {
         self.lease > Duration::from_secs(10)
     }
 
-    /// How long claims come and faults begin. Several short leases pass in this time.
+    /// The time in which claims are made and faults begin. Several short leases pass in it.
     pub fn active(&self) -> Duration {
-        match self.is_long() {
+        match self.has_long_leases() {
             true => Duration::from_secs(3),
             false => Duration::from_secs(4),
         }
@@ -1092,19 +1106,19 @@ impl Schedule {
         self.active() + Duration::from_secs(1)
     }
 
-    /// When nothing of the claims should be left, because nothing is broken any more.
+    /// When nothing of the claims may be left, because nothing has been broken for a while.
     pub fn settled(&self) -> Duration {
         self.quiet() + TIMEOUT * 6
     }
 
-    /// When the simulation ends. Data that only expiry removes is gone too.
+    /// When the simulation ends. By that time, data has also expired that nothing else removes.
     pub fn end(&self) -> Duration {
         self.settled() + Duration::from_secs(2).max(self.lease * 2)
     }
 
     fn add_claims(&mut self, random: &mut Random, active: Duration) {
-        let limits: Vec<_> = (0..random.from(1, 5)).collect();
-        let limits: Vec<_> = limits.iter().map(|_| random.from(1, 3)).collect();
+        let keys: Vec<_> = (0..random.from(1, 5)).collect();
+        let limits: Vec<_> = keys.iter().map(|_| random.from(1, 3)).collect();
         let (count, has_head_starts) = (random.from(8, 40), random.one_in(3));
         let (active, longest) = (active.as_millis() as u64, active.as_millis() as u64 / 3);
         if random.one_in(64) {
@@ -1131,7 +1145,7 @@ impl Schedule {
     }
 
     /// A claim of some of the keys, in their order, with these limits. Its keys are on one server unless the servers
-    /// are a cluster.
+    /// are a cluster. `how` is the longest wait in ms, and true if claims have head starts.
     fn claim(&self, random: &mut Random, limits: &[u64], how: (u64, bool)) -> Claim {
         let mut levels = [None; LEVELS];
         let mut key = random.below(limits.len() as u64) as usize;
@@ -1152,7 +1166,7 @@ impl Schedule {
         Claim(levels)
     }
 
-    /// Adds very many claims of one process at one moment, some of them heavy.
+    /// Adds 70 to 150 claims of one process at one moment, some of them heavy.
     fn add_crowd(&mut self, random: &mut Random, active: u64) {
         let (at, process) = (random.up_to_ms(active), random.below(self.processes as u64));
         let (limit, heaviest) = (random.pick(&[5, 900]), random.pick(&[1, 400]));
@@ -1181,8 +1195,8 @@ impl Schedule {
 
     fn add_faults(&mut self, random: &mut Random, active: Duration) {
         let count = random.pick(&[0, 1, 3, 8]);
-        // A clock that is set excuses many faults, so most schedules have none.
-        let clocks = random.one_in(4);
+        // Once a clock was set, the judge excuses a lot. So this happens in few schedules only.
+        let sets_clocks = random.one_in(4);
         let claims: Vec<_> = self.steps.iter().map(|(at, _)| *at).collect();
         for _ in 0..count {
             // Half of the faults strike while something is under way.
@@ -1190,7 +1204,7 @@ impl Schedule {
                 true => random.pick(&claims) + random.up_to_ms(self.delay * 2),
                 false => random.up_to_ms(active.as_millis() as u64),
             };
-            let step = self.fault(random, clocks);
+            let step = self.fault(random, sets_clocks);
             self.steps.push((at, step));
         }
     }
@@ -1259,12 +1273,13 @@ impl Schedule {
         }
     }
 
-    fn fault(&self, random: &mut Random, clocks: bool) -> Step {
+    /// A random fault. If `sets_clocks`, it may set a server's clock.
+    fn fault(&self, random: &mut Random, sets_clocks: bool) -> Step {
         let process = random.below(self.processes as u64) as usize;
         let server = random.below(self.servers as u64) as usize;
         let link = random.below((self.servers * self.runtimes) as u64) as usize;
         let time = random.up_to_ms(1_000);
-        match random.below(if clocks { 13 } else { 11 }) {
+        match random.below(if sets_clocks { 13 } else { 11 }) {
             0 => Step::Kill(process),
             1 | 2 => Step::Suspend(process, time),
             3 | 7 => Step::Break(process, link, Break::Reset),
@@ -1305,13 +1320,17 @@ fn policies(workload: Workload, random: &mut Random) -> [Policy; PROCESSES] {
     }
 }
 
-/// A level of a claim.
-fn level(random: &mut Random, (key, limit): (usize, u64), (longest, starts): (u64, bool)) -> Level {
+/// A level of a claim, with a wait up to `longest` ms.
+fn level(
+    random: &mut Random,
+    (key, limit): (usize, u64),
+    (longest, has_head_starts): (u64, bool),
+) -> Level {
     let limit = (limit - u64::from(random.one_in(12))).max(1);
     let wait = (!random.one_in(3)).then(|| Wait {
         time: random.up_to_ms(longest),
         max_waiting: random.pick(&[1, 3, 100, 100]),
-        head_start: match starts && random.one_in(2) {
+        head_start: match has_head_starts && random.one_in(2) {
             true => random.up_to_ms(500),
             false => Duration::ZERO,
         },
@@ -1360,13 +1379,13 @@ impl Random {
         self.below(times) == 0
     }
 
-    /// A length of time up to `most` ms. It is in microseconds, so that few events coincide.
+    /// A length of time below `most` ms. It is a number of microseconds, so that few events coincide.
     pub fn up_to_ms(&mut self, most: u64) -> Duration {
         Duration::from_micros(self.below(most * 1_000))
     }
 
-    /// A random item of `of`.
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
+    /// A random item.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len() as u64) as usize]
     }
 }

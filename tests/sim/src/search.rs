@@ -47,14 +47,14 @@ pub fn first(
     (workload, seeds): (Workload, Range<u64>),
 ) -> Option<(u64, Violation)> {
     seeds.into_iter().find_map(|seed| {
-        let outcome = run(runner, &Schedule::of(workload, seed), false);
+        let outcome = run(runner, &Schedule::new(workload, seed), false);
         Some((seed, outcome.violation?))
     })
 }
 
 /// Shortens the schedule of a seed that fails, and runs it once more with a trace.
 pub fn explain(runner: &Runner, workload: Workload, (seed, violation): (u64, Violation)) -> Found {
-    let schedule = shorter(runner, Schedule::of(workload, seed), violation.rule);
+    let schedule = shorter(runner, Schedule::new(workload, seed), violation.rule);
     let trace = run(runner, &schedule, true).trace;
     Found {
         seed,

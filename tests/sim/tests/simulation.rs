@@ -42,7 +42,7 @@ fn number(name: &str) -> Option<u64> {
 fn one_schedule_of_the_shipped_core() {
     let seed = number("SEED").unwrap_or(1);
     let runner = shipped();
-    let outcome = run(&runner, &Schedule::of(workload(), seed), true);
+    let outcome = run(&runner, &Schedule::new(workload(), seed), true);
     println!("{}", outcome.trace);
     let found = outcome
         .violation
@@ -212,7 +212,7 @@ fn each_schedule_that_has_failed_passes() {
     let runner = shipped();
     for (workload, seeds) in FAILED {
         for seed in seeds {
-            let schedule = Schedule::of(workload, *seed);
+            let schedule = Schedule::new(workload, *seed);
             let outcome = run(&runner, &schedule, false);
             let violation = outcome.violation.as_ref();
             assert!(violation.is_none(), "{workload:?} {seed}: {violation:?}");
@@ -254,7 +254,7 @@ fn the_shipped_core_passes_with_budgets() {
 fn a_seed_gives_the_same_trace_each_time() {
     let runner = shipped();
     for seed in 0..50 {
-        let schedule = Schedule::of(Workload::Server, seed);
+        let schedule = Schedule::new(Workload::Server, seed);
         let trace = run(&runner, &schedule, true).trace;
         assert!(!trace.is_empty());
         assert_eq!(trace, run(&shipped(), &schedule, true).trace);
@@ -322,7 +322,7 @@ fn a_failure_is_made_shorter_and_names_its_seed() {
     let found = first(&runner, (Workload::Server, 0..BOUND)).expect("it is found");
     let (seed, rule) = (found.0, found.1.rule);
     let found = explain(&runner, Workload::Server, found);
-    assert!(found.schedule.steps.len() < Schedule::of(Workload::Server, seed).steps.len() / 2);
+    assert!(found.schedule.steps.len() < Schedule::new(Workload::Server, seed).steps.len() / 2);
     let text = found.to_string();
     println!("{text}");
     assert!(text.contains(&format!("SEED={seed} ")), "{text}");

@@ -4,7 +4,7 @@ use super::{
     Flight, Flights, Verdict, Who,
     calls::Calls,
     check,
-    effect::{self, Means},
+    effect::{self, Outcome},
     is_dazed,
     limits::Limits,
     record::{Lease, Moment, Record, State},
@@ -24,14 +24,15 @@ use std::{
     time::Duration,
 };
 
-/// How long a server may still be unwell after it has come back.
-const SETTLES: Duration = Duration::from_secs(5);
+/// How long a process may still find a server unavailable after the server has come back.
+const RECOVERY: Duration = Duration::from_secs(5);
 
-/// How many finished leases a process may name, in addition to twice the most claims that it had at once.
-const SPARE: usize = 100;
+/// How many finished leases the queues of a process may name, in addition to twice the most claims that it had at
+/// once.
+const SPARE_LEASES: usize = 100;
 
 /// The context in which a caller receives an event.
-pub(super) struct Seen<'a> {
+pub(super) struct EventContext<'a> {
     pub(super) process: &'a Process,
     /// The time of the world, and that of the process.
     pub(super) times: (Duration, Time),
@@ -44,19 +45,19 @@ pub(super) struct Seen<'a> {
     pub(super) calls: &'a Calls,
 }
 
-/// All callers.
+/// The part of the judge that follows the claims and permits of all callers.
 #[derive(Debug)]
 pub(super) struct Callers {
     settings: Settings,
     pub(super) records: BTreeMap<Who, Record>,
     pub(super) weights: Weights,
-    /// When a process last saw a call to a server fail, by the process's clock.
+    /// When a process last saw a call to a server fail, by the process's clock. The keys are process and server.
     failures: BTreeMap<(usize, usize), Time>,
-    /// When a process was closed, so that it makes no more claims.
+    /// When a process was closed. After that it makes no more claims.
     closed: BTreeMap<usize, Time>,
-    /// When a process last saw a call to a server answered.
+    /// When a process last received an answer from a server.
     answers: BTreeMap<(usize, usize), Time>,
-    /// When a server last refused a connection to a process that it has not served since.
+    /// When a server last refused a connection to a process. An answered call removes it.
     denied: BTreeMap<(usize, usize), Time>,
     /// The semaphores whose units were ever granted or kept without their servers.
     admitted: BTreeSet<Key>,
@@ -82,7 +83,7 @@ impl Callers {
         }
     }
 
-    /// The levels of a permit, including its growths.
+    /// The levels of a permit and its growths, each with its id.
     pub(super) fn levels(&self, who: Who) -> Option<Vec<(PermitId, Level)>> {
         let leases = self.records.get(&who)?.leases.iter();
         let levels = leases.flat_map(|lease| {
@@ -110,17 +111,17 @@ impl Callers {
     }
 
     /// A process pauses a semaphore until `until`, or ends its pause.
-    pub(super) fn closes(&mut self, of: (usize, Key), until: Option<Time>) {
+    pub(super) fn requests_pause(&mut self, at_key: (usize, Key), until: Option<Time>) {
         match until {
             Some(until) => {
-                let end = self.paused.entry(of).or_default();
+                let end = self.paused.entry(at_key).or_default();
                 *end = until.max(*end);
             }
-            None => drop(self.paused.remove(&of)),
+            None => drop(self.paused.remove(&at_key)),
         }
     }
 
-    /// How long the pauses that a process has set for the levels of a claim still last, at most.
+    /// The longest that the pauses may still last that a process has set for the levels of a claim.
     fn left_of_pauses(
         &self,
         at: usize,
@@ -142,8 +143,8 @@ impl Callers {
         }
     }
 
-    /// Claims that have no permit yet. A granted claim that still waits in a queue is not among them: its server has
-    /// old data.
+    /// Claims that have no permit yet. After a server started with old data, claims that were granted may be in its
+    /// queue again. They do not count.
     pub(super) fn undecided(&self) -> Vec<Who> {
         let mut open = self.open();
         open.retain(|who| matches!(self.records[who].state, State::Waits));
@@ -163,8 +164,8 @@ impl Callers {
         self.paused.retain(|(process, _), _| *process != at);
     }
 
-    /// An operator has revoked a lease. This revokes the whole permit, even if the lease is a growth whose grant its
-    /// process does not know of yet.
+    /// An operator has revoked an id. This revokes the whole permit, even if the id is that of a growth whose grant has
+    /// not reached the process yet.
     pub(super) fn revoked(&mut self, who: Who, server: usize) {
         // A growth that was given up has no parent any more, so the permit is also found by its serial.
         let permit = (who.0, PermitId(who.1.0 % GROWTH));
@@ -207,9 +208,9 @@ impl Callers {
     pub(super) fn heard(&self, who: Who) -> Verdict {
         let record = self.records.get(&self.root(who));
         // A permit that was lost when its process closed gets no further event.
-        let is_told = record.is_none_or(|record| record.state == State::Over);
-        check(is_told || self.is_closed(who.0), "a revocation", || {
-            format!("{who:?} is not told of the message: {record:?}")
+        let is_notified = record.is_none_or(|record| record.state == State::Over);
+        check(is_notified || self.is_closed(who.0), "a revocation", || {
+            format!("{who:?} is not notified of the message: {record:?}")
         })
     }
 
@@ -237,11 +238,11 @@ impl Callers {
         if local >= flight.call.deadline {
             self.failed(at, server, local);
         }
-        if local < flight.call.deadline && !answers.iter().any(is_error) {
+        if local < flight.call.deadline && !answers.iter().any(is_loading) {
             self.answers.insert((at, server), local);
         }
-        let is_refused = |answer: &Answer| matches!(answer, Answer::Error(_));
-        if local < flight.call.deadline && !answers.iter().any(is_refused) {
+        let is_error = |answer: &Answer| matches!(answer, Answer::Error(_));
+        if local < flight.call.deadline && !answers.iter().any(is_error) {
             self.denied.remove(&(at, server));
         }
         for (command, answer) in flight.call.commands.iter().zip(answers) {
@@ -267,7 +268,7 @@ impl Callers {
                     }
                 }
             }
-            // An error for the store's own keys is no reason to refuse a claim.
+            // Such an error for the store's own keys does not count as a failure: it is no reason to refuse a claim.
             Answer::Error(
                 Refused::Moved(_)
                 | Refused::Ask(_)
@@ -282,11 +283,11 @@ impl Callers {
                 };
                 for (claim, acquired) in claims.iter().zip(each) {
                     let (key, wanted) = claim[0];
-                    // A core may forget an id that was given back.
+                    // A core may ignore answers for an id that it has released.
                     if calls.is_given_back(at, (key, wanted.id)) {
                         continue;
                     }
-                    self.acquired(
+                    self.note_acquired(
                         (at, wanted.id.permit()),
                         (flight, key, *lasts),
                         *acquired,
@@ -305,10 +306,10 @@ impl Callers {
                 for ((key, id), _) in ids {
                     let who = (at, id.permit());
                     let is_lost = lost.iter().any(|((other, lost), _)| {
-                        lost.permit() == id.permit() && self.is_one(who, *key, *other)
+                        lost.permit() == id.permit() && self.share_lease(who, *key, *other)
                     });
                     if !is_lost {
-                        self.held(who, (flight, *key, *lasts), local);
+                        self.note_held(who, (flight, *key, *lasts), local);
                     }
                 }
                 for ((key, id), _) in lost {
@@ -324,6 +325,7 @@ impl Callers {
         }
     }
 
+    /// The lease that has this id and semaphore. It belongs to the record of the permit, also if it is a growth.
     fn lease(&mut self, who: Who, key: Key) -> Option<&mut Lease> {
         let root = self.root(who);
         let leases = &mut self.records.get_mut(&root)?.leases;
@@ -332,12 +334,13 @@ impl Callers {
             .find(|lease| lease.permit == who.1 && lease.has(key))
     }
 
-    /// True if one lease has both semaphores.
-    fn is_one(&mut self, who: Who, key: Key, other: Key) -> bool {
+    /// True if one lease of a permit has both semaphores.
+    fn share_lease(&mut self, who: Who, key: Key, other: Key) -> bool {
         self.lease(who, key).is_some_and(|lease| lease.has(other))
     }
 
-    fn held(&mut self, who: Who, (flight, key, lasts): (&Flight, Key, Duration), local: Time) {
+    /// An answer shows that a lease is held from the sending of its call on.
+    fn note_held(&mut self, who: Who, (flight, key, lasts): (&Flight, Key, Duration), local: Time) {
         if let Some(lease) = self.lease(who, key) {
             (lease.is_not_found, lease.meets_foreign_key) = (false, false);
             let until = Some(flight.sent + lasts);
@@ -348,7 +351,7 @@ impl Callers {
         }
     }
 
-    fn acquired(
+    fn note_acquired(
         &mut self,
         who: Who,
         (flight, key, lasts): (&Flight, Key, Duration),
@@ -372,14 +375,20 @@ impl Callers {
             }
         }
         if let Acquired::Granted { .. } = acquired {
-            self.held(who, (flight, key, lasts), local);
+            self.note_held(who, (flight, key, lasts), local);
         }
     }
 
-    pub(super) fn told(&mut self, who: Who, event: Event, seen: &Seen<'_>) -> Verdict {
-        let says = |what: &str| format!("p{} is told {event:?}, {what}", who.0);
+    /// A caller receives an event. Checks that it fits the state of the claim and is justified.
+    pub(super) fn received(
+        &mut self,
+        who: Who,
+        event: Event,
+        context: &EventContext<'_>,
+    ) -> Verdict {
+        let says = |what: &str| format!("p{} receives {event:?}, {what}", who.0);
         let Some(record) = self.records.get(&who) else {
-            return check(false, "events", || says("which nobody has claimed"));
+            return check(false, "events", || says("which no caller has claimed"));
         };
         let expected = match event {
             Event::Lost(_) => State::Holds,
@@ -400,64 +409,64 @@ impl Callers {
         match event {
             Event::Granted(_, [0, rest @ ..]) => {
                 check(rest.iter().all(|token| *token == 0), "the truth", || {
-                    says("but one server decides and another does not")
+                    says("admitted at one level, and granted at another")
                 })?;
-                let mut left = self.left_of_pauses(who.0, record, seen.times.1);
+                let mut left = self.left_of_pauses(who.0, record, context.times.1);
                 check(left.next().is_none(), "a pause", || {
-                    says("but its process has paused that")
+                    says("but its process has paused a level")
                 })?;
             }
             Event::Granted(_, tokens) | Event::Regained(_, tokens) => {
                 check(is_whole(&tokens), "the truth", || {
                     says("without a token of each level")
                 })?;
-                // Perhaps only a growth of the permit was degraded and was given up since. Then the tokens stay the
-                // same.
+                // If only a growth was degraded, and was given up since, the tokens stay the same.
                 let is_again = record.is_degraded && tokens == record.tokens;
                 check(
-                    tokens > record.tokens || is_again || seen.repeats,
+                    tokens > record.tokens || is_again || context.repeats,
                     "S3",
                     || says(&format!("after {:?}", record.tokens)),
                 )?;
-                let until = record.least(|lease| lease.until.max(lease.alive));
+                let until = record.earliest(|lease| lease.until.max(lease.alive));
                 let mut tokens = tokens.iter().filter(|token| **token > 0);
-                let given = tokens.all(|token| seen.tokens.contains(token));
+                let given = tokens.all(|token| context.tokens.contains(token));
                 check(given, "the truth", || {
                     says("but that token was never given")
                 })?;
-                check(until > Some(seen.times.1), "S2", || {
+                check(until > Some(context.times.1), "S2", || {
                     says("but its time is over")
                 })?;
-                let is_stale = record.is_stale(event) && !seen.repeats;
+                let is_stale = record.is_stale(event) && !context.repeats;
                 check(!is_stale, "the truth", || {
-                    says("but a later answer said that it waits")
+                    says("but after that grant an answer was that it waits")
                 })?;
             }
             Event::Refused(_, why) => {
-                let is_true = self.is_true(who, record, why, seen);
-                check(is_true, "the truth", || {
-                    says(&format!("which is not so: {record:?}"))
+                let is_justified = self.is_justified(who, record, why, context);
+                check(is_justified, "the truth", || {
+                    says(&format!("for which it has no reason: {record:?}"))
                 })?;
             }
             Event::Degraded(_) => {
-                let is_kept = seen.process.settings.policy != Policy::Refuse;
+                let is_kept = context.process.settings.policy != Policy::Refuse;
                 let is_over = record.state == State::Over;
                 check(is_kept && !is_over, "the truth", || {
-                    says("though it is to be lost")
+                    says("but its policy is to lose it")
                 })?;
-                let ago = self.settings.lease + SETTLES;
+                let ago = self.settings.lease + RECOVERY;
                 let since = match record.state {
                     State::Waits => record.asked,
-                    _ => seen.times.1.saturating_sub(ago),
+                    _ => context.times.1.saturating_sub(ago),
                 };
-                // An answer may come after the permit has ended.
-                let is_late = record.state != State::Waits && is_asked(who, record, seen);
+                // A call that was sent in time may be answered too late.
+                let is_late = record.state != State::Waits && is_under_way(who, record, context);
                 check(
-                    is_late || self.was_silent(who.0, record, since, seen),
+                    is_late || self.was_silent(who.0, record, since, context),
                     "the truth",
                     || says("though its servers answer"),
                 )?;
-                let is_denied = record.state == State::Waits && self.is_denied(who.0, record, seen);
+                let is_denied =
+                    record.state == State::Waits && self.is_denied(who.0, record, context);
                 check(!is_denied, "the truth", || {
                     says("though its server refuses connections, which is no outage")
                 })?;
@@ -465,13 +474,15 @@ impl Callers {
             Event::Released(_) | Event::GivenUp(..) => {}
             Event::Revoked(_) => {
                 check(record.revoked.is_some(), "the truth", || {
-                    says("but nobody has")
+                    says("but no operator has revoked it")
                 })?;
             }
             Event::Lost(_) if self.is_closed(who.0) => {}
             Event::Lost(_) => {
-                let until = record.least(|lease| lease.counts_until).unwrap_or_default();
-                let is_over = seen.times.1 + self.settings.lease / 10 >= until;
+                let until = record
+                    .earliest(|lease| lease.counts_until)
+                    .unwrap_or_default();
+                let is_over = context.times.1 + self.settings.lease / 10 >= until;
                 let mut leases = record.leases.iter();
                 let is_refused = leases.any(|lease| lease.answers.into_iter().any(is_refusal));
                 let is_strict = record.claim.levels().any(|level| level.is_strict);
@@ -480,24 +491,23 @@ impl Callers {
                 let is_kept_away = record.leases.iter().any(|lease| lease.meets_foreign_key);
                 let is_known = is_refused || is_not_found || is_kept_away;
                 check(is_over || is_known, "too early", || {
-                    says("and its server was not asked whether it can have it again")
+                    says("although its server has not refused it yet")
                 })?;
-                let since = seen.times.1.saturating_sub(self.settings.lease);
-                let is_asked = is_asked(who, record, seen);
-                let is_told =
-                    is_refused || self.was_poisoned(record, self.settings.lease * 2, seen);
-                let has_cause = is_told
+                let since = context.times.1.saturating_sub(self.settings.lease);
+                let has_cause = is_refused
                     || is_not_found
-                    || is_asked
-                    || self.was_silent(who.0, record, since, seen);
+                    || self.was_poisoned(record, self.settings.lease * 2, context)
+                    || is_under_way(who, record, context)
+                    || self.was_silent(who.0, record, since, context);
                 check(has_cause, "a loss", || says("though its server answers"))?;
             }
         }
-        self.note(who, event, seen);
+        self.note(who, event, context);
         Ok(())
     }
 
-    fn note(&mut self, who: Who, event: Event, seen: &Seen<'_>) {
+    /// Changes the state of a claim as an event demands.
+    fn note(&mut self, who: Who, event: Event, context: &EventContext<'_>) {
         let is_closed = self.is_closed(who.0);
         let Some(record) = self.records.get_mut(&who) else {
             return;
@@ -525,32 +535,38 @@ impl Callers {
         // If no answer grants the lease now, a message did.
         for lease in &mut record.leases {
             let waited = matches!(lease.answers[0], Some(Acquired::Queued { .. }));
-            if record.state == State::Holds && (waited || lease.until <= Some(seen.times.1)) {
+            if record.state == State::Holds && (waited || lease.until <= Some(context.times.1)) {
                 lease.until = lease.alive;
             }
         }
-        record.is_dazed = is_dazed(seen.process, seen.times.0);
+        record.is_dazed = is_dazed(context.process, context.times.0);
     }
 
     /// True if the reason of a refusal is correct.
-    fn is_true(&self, who: Who, record: &Record, why: Refusal, seen: &Seen<'_>) -> bool {
-        let now = seen.times.1;
-        let mut said = record.leases.iter().flat_map(|lease| {
+    fn is_justified(
+        &self,
+        who: Who,
+        record: &Record,
+        why: Refusal,
+        context: &EventContext<'_>,
+    ) -> bool {
+        let now = context.times.1;
+        let mut answered = record.leases.iter().flat_map(|lease| {
             let answers = lease.answers.iter().flatten();
             answers.map(|answer| (&lease.levels, answer))
         });
         match why {
             Refusal::Full => {
-                let is_full = said.any(|(levels, answer)| match answer {
+                let is_full = answered.any(|(levels, answer)| match answer {
                     Acquired::Full { level } => levels[*level].wait.is_none(),
                     _ => false,
                 });
-                is_full || seen.limits.is_too_heavy(who.0, &record.claim)
+                is_full || context.limits.is_too_heavy(who.0, &record.claim)
             }
             Refusal::QueueFull => {
-                said.any(|(_, answer)| matches!(answer, Acquired::QueueFull { .. }))
+                answered.any(|(_, answer)| matches!(answer, Acquired::QueueFull { .. }))
             }
-            Refusal::TimedOut => said.any(|(levels, answer)| match answer {
+            Refusal::TimedOut => answered.any(|(levels, answer)| match answer {
                 Acquired::Full { level } | Acquired::Queued { level, .. } => {
                     let wait = levels[*level].wait;
                     wait.is_some_and(|wait| now >= record.asked + wait.time)
@@ -558,69 +574,69 @@ impl Callers {
                 _ => false,
             }),
             Refusal::Paused(left) => {
-                let is_told = record.leases.iter().any(|lease| {
+                let is_answered = record.leases.iter().any(|lease| {
                     let mut answers = lease.answers.iter().flatten();
                     answers.any(|answer| match *answer {
-                        Acquired::Paused { left: told, .. } => told == left,
+                        Acquired::Paused { left: rest, .. } => rest == left,
                         Acquired::Queued {
                             level,
-                            pause: Some(told),
+                            pause: Some(rest),
                             ..
                         } => {
-                            let over = lease.levels[level]
+                            let wait_ends = lease.levels[level]
                                 .wait
                                 .map(|wait| record.asked + wait.time);
                             let until = lease.paused.map(|(until, _)| until);
-                            told == left && over < until
+                            rest == left && wait_ends < until
                         }
                         _ => false,
                     })
                 });
-                let mut noted = self.left_of_pauses(who.0, record, now);
-                let is_noted = noted.any(|noted| noted == left);
-                is_told
-                    || is_noted
+                let mut own = self.left_of_pauses(who.0, record, now);
+                let is_own = own.any(|own| own == left);
+                is_answered
+                    || is_own
                         && self.was_silent(
                             who.0,
                             record,
-                            record.asked.saturating_sub(SETTLES),
-                            seen,
+                            record.asked.saturating_sub(RECOVERY),
+                            context,
                         )
             }
             Refusal::Closed => self.is_closed(who.0),
             Refusal::Failed => {
                 let mut keys = record.claim.levels().map(|level| level.key);
                 // Its process may not know where the keys are.
-                let is_vague = self.settings.slots.is_unknown(seen.times.0)
-                    || is_dazed(seen.process, seen.times.0);
+                let may_misdirect = self.settings.slots.is_unknown(context.times.0)
+                    || is_dazed(context.process, context.times.0);
                 let is_denied = |server| self.denied.contains_key(&(who.0, server));
                 let mut servers = 0..self.settings.servers;
-                self.was_poisoned(record, self.settings.timeout, seen)
-                    || self.untimed(who.0, record, seen.calls).next().is_some()
-                    || is_vague
+                self.was_poisoned(record, self.settings.timeout, context)
+                    || self.untimed(who.0, record, context.calls).next().is_some()
+                    || may_misdirect
                         && servers
                             .clone()
-                            .any(|server| !seen.calls.is_timed(who.0, server))
+                            .any(|server| !context.calls.is_timed(who.0, server))
                     || keys.any(|key| is_denied(self.settings.server_of(key)))
-                    || is_vague && servers.any(is_denied)
+                    || may_misdirect && servers.any(is_denied)
             }
             Refusal::Revoked => record.revoked.is_some() || self.is_orphan(who),
             Refusal::Unavailable | Refusal::Congested => {
                 // Answers that are slow, but each in time, may together take the whole budget.
                 let budget = record.claim.longest_wait() + self.settings.timeout * 2;
-                let is_spent = now >= record.asked + budget && is_asked(who, record, seen);
+                let is_spent = now >= record.asked + budget && is_under_way(who, record, context);
                 // While a server is unwell, a claim may find no room in its share.
-                let ago = match seen.process.settings.policy.shares() {
-                    true => SETTLES,
+                let ago = match context.process.settings.policy.shares() {
+                    true => RECOVERY,
                     false => Duration::ZERO,
                 };
                 let since = record.asked.saturating_sub(ago);
-                let is_cut_off = is_spent || self.was_silent(who.0, record, since, seen);
+                let is_cut_off = is_spent || self.was_silent(who.0, record, since, context);
                 // Nothing can be sent to a server whose time is not known. That is a fault of the server, not
                 // congestion. A process that was suspended may not know that its keys have moved to such a server.
-                let is_congested = self.untimed(who.0, record, seen.calls).count()
+                let is_congested = self.untimed(who.0, record, context.calls).count()
                     < record.leases.len()
-                    || self.settings.slots.is_unknown(seen.times.0)
+                    || self.settings.slots.is_unknown(context.times.0)
                     || record.was_dazed;
                 is_cut_off && (why == Refusal::Unavailable || is_congested)
             }
@@ -641,7 +657,7 @@ impl Callers {
         })
     }
 
-    /// The releases of a permit are complete. Checks that the permit was granted if it was held until then.
+    /// The releases of a permit are complete. Checks that a permit that was held until then was granted before.
     pub(super) fn given_up(&self, who: Who, was_held: bool) -> Verdict {
         let record = self.records.get(&who);
         let was_granted = record.is_none_or(|record| record.was_granted);
@@ -650,25 +666,25 @@ impl Callers {
         })
     }
 
-    /// Checks that the queues of a process without claims name few finished leases. This also holds while nothing can
-    /// be sent because a server does not report its time.
+    /// Checks that the queues of a process without claims name no lease. While a server does not report its time,
+    /// nothing can be sent to it. Then they may name some.
     pub(super) fn check_memory(&self, at: usize, leases: usize, is_timed: bool) -> Verdict {
         let most = self.most.get(&at).copied().unwrap_or_default();
-        let most = if is_timed { 0 } else { SPARE + 2 * most };
+        let most = if is_timed { 0 } else { SPARE_LEASES + 2 * most };
         check(leases <= most, "memory", || {
             format!("p{at} names {leases} leases that are over, and may name {most}")
         })
     }
 
     /// True if a key of a claim had another program's value within the last `ago`.
-    fn was_poisoned(&self, record: &Record, ago: Duration, seen: &Seen<'_>) -> bool {
+    fn was_poisoned(&self, record: &Record, ago: Duration, context: &EventContext<'_>) -> bool {
         let mut ends = record
             .levels()
             .filter_map(|level| self.settings.slots.poisoned(level.key));
-        ends.any(|end| seen.times.0 <= end + ago)
+        ends.any(|end| context.times.0 <= end + ago)
     }
 
-    /// True if the permit that this claim adds to is over or revoked.
+    /// True if a claim is a growth, and its permit is over or revoked.
     fn is_orphan(&self, who: Who) -> bool {
         let parent = self.weights.parent(who);
         let parent = parent.and_then(|parent| self.records.get(&parent));
@@ -677,46 +693,53 @@ impl Callers {
 
     /// True if a process may have been unable to reach a server of a claim, or got no answer, after `since`. This
     /// includes a process that was suspended, and slots that are moving.
-    fn was_silent(&self, at: usize, record: &Record, since: Time, seen: &Seen<'_>) -> bool {
+    fn was_silent(
+        &self,
+        at: usize,
+        record: &Record,
+        since: Time,
+        context: &EventContext<'_>,
+    ) -> bool {
         let mut keys = record.claim.levels().map(|level| level.key);
-        let is_silent = |server| self.is_silent(at, server, since, seen);
-        let is_dazed = record.was_dazed || is_dazed(seen.process, seen.times.0);
-        let is_moving = self.settings.slots.is_unknown(seen.times.0);
+        let is_silent = |server| self.is_silent(at, server, since, context);
+        let is_dazed = record.was_dazed || is_dazed(context.process, context.times.0);
+        let is_moving = self.settings.slots.is_unknown(context.times.0);
         is_dazed || is_moving || keys.any(|key| is_silent(self.settings.server_of(key)))
     }
 
-    /// True if every server of a claim that does not serve its process has refused it a connection, and no call has
-    /// failed since.
-    fn is_denied(&self, at: usize, record: &Record, seen: &Seen<'_>) -> bool {
-        let is_vague = self.settings.slots.is_unknown(seen.times.0)
+    /// True if each server of a claim that its process cannot reach has refused it a connection, and no call has failed
+    /// since.
+    fn is_denied(&self, at: usize, record: &Record, context: &EventContext<'_>) -> bool {
+        let may_misdirect = self.settings.slots.is_unknown(context.times.0)
             || record.was_dazed
-            || is_dazed(seen.process, seen.times.0);
+            || is_dazed(context.process, context.times.0);
         let servers = record.claim.levels();
         let servers = servers.map(|level| self.settings.server_of(level.key));
-        let mut silent = servers.filter(|server| self.is_silent(at, *server, record.asked, seen));
+        let mut silent =
+            servers.filter(|server| self.is_silent(at, *server, record.asked, context));
         let is_denied = |server| {
             let denied = self.denied.get(&(at, server));
             let is_last = |denied| self.failures.get(&(at, server)) <= Some(denied);
-            denied.is_some_and(is_last) && !is_unanswered(at, server, seen)
+            denied.is_some_and(is_last) && !is_unanswered(at, server, context)
         };
-        !is_vague && silent.all(is_denied)
+        !may_misdirect && silent.all(is_denied)
     }
 
-    fn is_silent(&self, at: usize, server: usize, since: Time, seen: &Seen<'_>) -> bool {
+    fn is_silent(&self, at: usize, server: usize, since: Time, context: &EventContext<'_>) -> bool {
         let mut runtimes = 0..self.settings.runtimes;
-        runtimes.any(|runtime| !seen.process.links[self.settings.link(runtime, server)].is_up)
+        runtimes.any(|runtime| !context.process.links[self.settings.link(runtime, server)].is_up)
             || self.failures.get(&(at, server)) >= Some(&since)
             // No call to it was answered since.
             || self.failures.get(&(at, server)) > self.answers.get(&(at, server))
-            || is_unanswered(at, server, seen)
+            || is_unanswered(at, server, context)
     }
 
-    /// A server has run a script. Notes the leases that it refused, and so gave up.
+    /// A server has run a script. Notes the leases that it refused, which it no longer holds.
     pub(super) fn ran(&mut self, run: &Run) {
-        for (key, wanted, means) in effect::acquired(run) {
+        for (key, wanted, outcome) in effect::acquired(run) {
             let is_given_up = matches!(
-                means,
-                Means::Full | Means::QueueFull | Means::Paused | Means::Nothing
+                outcome,
+                Outcome::Full | Outcome::QueueFull | Outcome::Paused | Outcome::Nothing
             );
             if let Some(lease) = self.lease((run.process, wanted.id.permit()), key) {
                 lease.is_given_up = is_given_up;
@@ -724,11 +747,10 @@ impl Callers {
         }
     }
 
-    /// Checks that holders do not overlap, as far as they know, in processes that run. A lease comes back as a whole.
-    /// So if one of its semaphores was lost and has no room, the server refuses the lease, which frees its units of the
-    /// other semaphores. The holder learns of this from the answer, or at the end that it knew. That is the price of
-    /// coming back without a loss.
-    pub(super) fn overlap(
+    /// Checks that the holders of a key, as far as they know, stay within the limit, in processes that run. A lease
+    /// whose semaphore was lost is excused: if that semaphore has no room, the server refuses the whole lease, which
+    /// frees its units of the other semaphores before the holder learns of it.
+    pub(super) fn check_overlap(
         &self,
         (key, highest): (Key, u32),
         is_disturbed: impl Fn(Key) -> bool,
@@ -788,19 +810,19 @@ fn is_refusal(answer: Option<Acquired>) -> bool {
     )
 }
 
-fn is_error(answer: &Answer) -> bool {
+fn is_loading(answer: &Answer) -> bool {
     matches!(answer, Answer::Error(Refused::Loading))
 }
 
 /// True if a call to a server has passed its deadline without an answer.
-fn is_unanswered(at: usize, server: usize, seen: &Seen<'_>) -> bool {
-    let mut own = seen.flights.range((at, CallId(0))..(at + 1, CallId(0)));
-    own.any(|(_, flight)| flight.call.server == server && flight.call.deadline <= seen.times.1)
+fn is_unanswered(at: usize, server: usize, context: &EventContext<'_>) -> bool {
+    let mut own = context.flights.range((at, CallId(0))..(at + 1, CallId(0)));
+    own.any(|(_, flight)| flight.call.server == server && flight.call.deadline <= context.times.1)
 }
 
 /// True if a call in flight names a permit.
-fn is_asked(who: Who, record: &Record, seen: &Seen<'_>) -> bool {
-    seen.flights.iter().any(|((at, _), flight)| {
+fn is_under_way(who: Who, record: &Record, context: &EventContext<'_>) -> bool {
+    context.flights.iter().any(|((at, _), flight)| {
         let mut ids = flight.call.commands.iter().flat_map(Command::ids);
         *at == who.0 && ids.any(|(_, id)| record.has_part(id.permit()))
     })

@@ -20,22 +20,24 @@ const MOST_ARGS: usize = 3_999;
 /// With this many units in flight, everything waits for an answer.
 const MANY_UNITS: usize = 12_000;
 
-/// With this many calls in flight, polls wait for an answer. With `MANY_CALLS` releases wait too, and with `MOST_CALLS`
-/// everything does.
+/// With this many calls in flight, polls wait for an answer.
 const FEW_CALLS: usize = 4;
+
+/// With this many calls in flight, releases wait too.
 const MANY_CALLS: usize = 8;
+
+/// With this many calls in flight, everything waits.
 const MOST_CALLS: usize = 16;
 
-/// How long a semaphore counts as full, at least.
-const FULL: Duration = Duration::from_secs(5);
+/// How long a semaphore counts as full after an answer that left no room, at least.
+const FULL_PERIOD: Duration = Duration::from_secs(5);
 
-/// The pause after a call that failed.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long a process may wait after a call that failed, before it sends the next one.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// The calls sent for a lease, and their results.
 #[derive(Debug, Default)]
-struct Record {
-    /// Its semaphores.
+struct LeaseCalls {
     keys: Vec<Key>,
     /// The serial of its id. A lost lease may come back under another id, and is released under this one.
     serial: u64,
@@ -43,83 +45,89 @@ struct Record {
     units: BTreeMap<Key, (u32, u32)>,
     /// True if some of its units were released, so that an acquire would bring them back.
     is_split: bool,
-    /// True if it is the last lease of its claim, so that the claim is whole with it.
+    /// True if it is the last lease of its claim: once it is granted, the claim is whole.
     is_widest: bool,
-    /// True if its claim is whole.
+    /// True once all leases of its claim have been granted.
     is_whole: bool,
-    /// True if it got a new id while it was held under another, as far as calls up to `confirmed` show.
+    /// True if it is a new id although the lease is held under an earlier one, as far as calls up to `confirmed` show.
     is_needless: bool,
-    /// When the last call was sent whose timely answer confirmed that the server has it.
+    /// When the last call was sent whose timely answer confirmed that the server holds it.
     confirmed: Time,
     /// True once its claim was refused, or its caller has given it up.
     is_over: bool,
     /// Since when a call for it is due because its server has lost other leases.
     recheck: Option<Time>,
     /// Since when a call for it is due, because a message has reported its grant and no answer has done so yet.
-    told: Option<Time>,
-    /// The end of the pause after a call that did not run, or may not have.
-    pauses: Time,
-    /// When the last call to acquire or refresh it was sent, and until when that call may be answered.
-    named: Time,
-    answered: Time,
+    reported: Option<Time>,
+    /// After a call that did not run, or may not have: when the next one is due.
+    retry_at: Time,
+    /// When the last call to acquire or refresh it was sent.
+    last_call: Time,
+    /// When that call is answered, or its deadline.
+    last_call_ends: Time,
+    /// True once an acquire of it was sent.
     was_sent: bool,
-    /// When the last acquire that granted it was sent, and when the last acquire after which it waited was sent.
-    acquired: Time,
-    waited: Time,
+    /// When the last acquire that granted it was sent.
+    last_grant: Time,
+    /// When the last acquire after which it waited was sent.
+    last_wait: Time,
     /// True if its server did not find it, and has not granted it since.
     is_lost: bool,
-    /// True if it was granted, perhaps by a message while a call refuses it.
+    /// True while its caller holds it. A message may have granted it while a call refuses it.
     was_granted: bool,
+    /// True once a release of it was sent.
     was_released: bool,
-    /// True if it was given back while its claim waits. Its core may then not know which of its acquires have run.
+    /// True if it was released although its claim was not over. Its core may not know which of its acquires have run.
     is_given_back: bool,
     /// When its caller gave it up, until a release is sent.
     due: Option<Time>,
-    /// A semaphore of it counts as full before this time, because its last answer left no room for another claim like it.
+    /// Until when a semaphore of it counts as full, because the last answer left no room for another such claim.
     full_until: Time,
-    /// True if it counted as full when its caller gave it up, and no coming call could take the release along.
+    /// True if it counted as full when its caller gave it up, so that its release is sent at once instead of with other
+    /// work.
     is_urgent: bool,
-    /// When the server will have forgotten it, unless another call acquires or refreshes it.
-    lasts: Time,
+    /// When it ends on the server, unless another call acquires or refreshes it.
+    expires: Time,
     /// Acquires without an answer, and until when each may run.
     may_run: BTreeMap<CallId, Time>,
-    /// Acquires that may have run, as far as answers show. None: no server has it.
+    /// Acquires that may have run, as far as answers show. Once it is empty, no server has the lease.
     may_have_run: BTreeSet<CallId>,
     /// Releases in flight that were sent when no acquire could run any more.
     last_releases: BTreeSet<CallId>,
-    /// True once such a release was answered, or an acquire was refused.
+    /// True once such a release was answered, or an acquire was refused: no server has it.
     is_gone: bool,
     /// True once an answer has reported that an operator revoked it.
     is_revoked: bool,
-    /// True if its core treats it and other records as one lease.
+    /// True if its core treats it and another of these records as one lease. See `part_renewed`.
     is_parted: bool,
 }
 
-/// How long a process may wait before it checks again whether a server is back.
-const PROBES: Duration = Duration::from_millis(500);
+/// How long a process may wait before it probes an unavailable server again.
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long a process must not exceed its share after the first answer of a server that was away.
-const SETTLES: Duration = Duration::from_secs(4);
+/// How long a process must keep to its share after the first answer of a server that was away.
+const SHARE_PERIOD: Duration = Duration::from_secs(4);
 
 /// A server as a process has seen it, by the process's clock.
 #[derive(Debug, Default, Clone, Copy)]
-struct Seen {
-    /// When a call last failed, and when one was last answered in time.
+struct ServerHistory {
+    /// When a call last failed.
     failed: Time,
+    /// When a call was last answered in time.
     worked: Time,
     /// When the last answered call was sent.
-    sent: Time,
+    last_answered_sent: Time,
     /// When it answered again after a failure.
     returned: Time,
     /// When the task that carried a call was last dropped.
     abandoned: Time,
-    /// When a call of the thread last failed, regardless of answers over other connections.
+    /// When a call of the keeper's thread last failed, regardless of answers over other connections.
     missed: Time,
-    /// The same, but only if the failure proves something about the server; and when the first call after that was
-    /// answered.
+    /// The same, but only if no later call was answered, so that the failure proves something about the server.
     outage: Time,
-    over: Time,
-    /// When the first call in the current row of failures was sent.
+    /// When the first call after that outage was answered.
+    outage_ended: Time,
+    /// When the first call in the current row of failures was sent. `None`: the last call was answered.
     since: Option<Time>,
     /// When it took over a slot from a server that other processes may have found unavailable.
     took_over: Option<Time>,
@@ -129,11 +137,11 @@ struct Seen {
 #[derive(Debug)]
 pub(super) struct Calls {
     settings: Settings,
-    seen: BTreeMap<(usize, usize), Seen>,
+    seen: BTreeMap<(usize, usize), ServerHistory>,
     /// The servers that have reported their time, by process. Until a server has, a process sends it nothing else.
     timed: BTreeSet<(usize, usize)>,
-    permits: BTreeMap<Who, Vec<Record>>,
-    /// Where a process knows a moved slot to be, and since when.
+    permits: BTreeMap<Who, Vec<LeaseCalls>>,
+    /// The server of a moved slot, as far as a process knows, and since when it does. The keys are process and slot.
     places: BTreeMap<(usize, u16), (usize, Time)>,
 }
 
@@ -154,7 +162,7 @@ impl Calls {
         let records = leases
             .into_iter()
             .enumerate()
-            .map(|(number, levels)| Record {
+            .map(|(number, levels)| LeaseCalls {
                 keys: levels.iter().map(|level| level.key).collect(),
                 units: levels
                     .iter()
@@ -162,20 +170,21 @@ impl Calls {
                     .collect(),
                 serial: who.1.0,
                 is_widest: number + 1 == count,
-                ..Record::default()
+                ..LeaseCalls::default()
             });
         self.permits.insert(who, records.collect());
     }
 
     /// The leases of a permit.
-    fn leases(&mut self, who: Who) -> impl Iterator<Item = &mut Record> {
+    fn leases(&mut self, who: Who) -> impl Iterator<Item = &mut LeaseCalls> {
         self.permits.get_mut(&who).into_iter().flatten()
     }
 
-    /// The lease of a process under this id that has the semaphore.
-    fn lease(&mut self, at: usize, (key, id): (Key, Id)) -> Option<&mut Record> {
+    /// The lease of a process that has this id and semaphore. If its claim has the semaphore under an earlier id, the
+    /// lease has a new id, and gets a new record.
+    fn lease(&mut self, at: usize, (key, id): (Key, Id)) -> Option<&mut LeaseCalls> {
         let records = self.permits.get_mut(&(at, id.permit()))?;
-        let has = |record: &Record| record.keys.contains(&key);
+        let has = |record: &LeaseCalls| record.keys.contains(&key);
         let own = records.iter().position(|record| {
             let is_one = has(record) && record.serial == id.serial;
             is_one && record.units[&key].0 == id.units.0
@@ -192,24 +201,25 @@ impl Calls {
         records.get_mut(own)
     }
 
-    /// Under another limit, one semaphore of a lease gets another id alone. From then on it has a separate record.
+    /// If an operator changes the limit of one semaphore of a lease, only that one gets another id. From then on it has
+    /// a separate record.
     fn part_renewed(&mut self, at: usize, ids: &[(Key, Id)]) {
         for (key, id) in ids {
             let Some(records) = self.permits.get_mut(&(at, id.permit())) else {
                 continue;
             };
-            let keeps = |record: &Record, other: &Key| {
+            let keeps_id = |record: &LeaseCalls, other: &Key| {
                 let mut named = ids.iter();
                 named.any(|(key, named)| {
                     (key, named.permit(), named.serial) == (other, id.permit(), record.serial)
                 })
             };
-            let is_one = |record: &&mut Record| {
+            let has_both = |record: &&mut LeaseCalls| {
                 let is_older = record.keys.contains(key) && record.serial < id.serial;
-                is_older && record.keys.iter().any(|other| keeps(record, other))
+                is_older && record.keys.iter().any(|other| keeps_id(record, other))
             };
             let mut own = records.iter_mut().rev();
-            let part = own.find(is_one).map(|record| record.without(*key));
+            let part = own.find(has_both).map(|record| record.split_off(*key));
             records.extend(part);
         }
     }
@@ -218,40 +228,40 @@ impl Calls {
         self.leases(who).for_each(|record| record.is_over = true);
     }
 
-    /// A claim is granted, or a permit comes back. A growth without an answer does not come back with its permit, nor
-    /// does a growth whose refresh found nothing.
+    /// A claim is granted, or a lost permit comes back if `is_back`. A growth does not come back with its permit if it
+    /// has no answer yet, or if its last refresh did not find it.
     pub(super) fn granted(&mut self, who: Who, is_back: bool) {
-        let returns = |record: &Record| record.is_whole && !record.is_lost;
-        let is_it = |record: &&mut Record| !record.is_over && (!is_back || returns(record));
+        let returns = |record: &LeaseCalls| record.is_whole && !record.is_lost;
+        let is_it = |record: &&mut LeaseCalls| !record.is_over && (!is_back || returns(record));
         for record in self.leases(who).filter(is_it) {
             (record.was_granted, record.is_whole) = (true, true);
-            record.told = None;
+            record.reported = None;
         }
     }
 
-    /// Checks that a claim has acquired its narrower leases again after it waited at a wider one, because their keys
-    /// may have been paused in between.
+    /// Checks that a claim that waited at a wider lease has acquired its narrower ones again after that. Their keys may
+    /// have been paused during the wait.
     pub(super) fn check_granted(&mut self, who: Who) -> Verdict {
         let mut acquired = Time::MAX;
         for record in self.leases(who).filter(|record| !record.is_over) {
-            let is_right = record.is_whole || acquired >= record.waited;
+            let is_right = record.is_whole || acquired >= record.last_wait;
             check(is_right, "a pause", || {
                 format!(
-                    "a claim is granted that has waited since its leases were acquired, {record:?}"
+                    "a claim is granted that waited at a wider lease after it last acquired {record:?}"
                 )
             })?;
-            acquired = acquired.min(record.acquired);
+            acquired = acquired.min(record.last_grant);
         }
         Ok(())
     }
 
-    /// True if a release under this id was sent before the permit was over.
+    /// True if a release under this id was sent although the permit was not over.
     pub(super) fn is_given_back(&self, at: usize, (key, id): (Key, Id)) -> bool {
         let records = self.permits.get(&(at, id.permit()));
         let mut own = records.into_iter().flatten();
         own.any(|record| {
             let is_one = record.serial == id.serial && record.keys.contains(&key);
-            // Units that a permit has given up are another record.
+            // Units that were taken from a permit have another record.
             is_one && record.is_given_back && record.units[&key].0 == id.units.0
         })
     }
@@ -261,29 +271,30 @@ impl Calls {
         if let Some([record]) = self.permits.get_mut(&who).map(Vec::as_mut_slice) {
             // If the lease has several levels, the message does not name the granted one.
             let waits = !record.is_over && !record.was_granted && record.keys.len() == 1;
-            record.told = waits.then_some(local);
+            record.reported = waits.then_some(local);
         }
     }
 
+    /// A permit is lost, or goes on without its server.
     pub(super) fn lost(&mut self, who: Who) {
         self.leases(who)
             .for_each(|record| record.was_granted = false);
     }
 
-    /// A caller has given up units of a lease. The first `keep` units of the id stay.
+    /// A caller gives up units of a lease. The first `keep` units of the id stay.
     pub(super) fn shrunk(&mut self, who: Who, (key, keep): (Key, u32), local: Time) {
         let mut records = self.leases(who);
         let record = records.find(|record| !record.is_over && record.keys.contains(&key));
-        let part = record.map(|record| record.part(key, keep, local));
+        let part = record.map(|record| record.shrink(key, keep, local));
         drop(records);
         self.permits.entry(who).or_default().extend(part);
     }
 
-    /// A caller has given up a permit or a claim that a server may know.
-    pub(super) fn is_due(&mut self, who: Who, local: Time, flights: &Flights) {
+    /// A caller gives up a permit or a claim. A release is due if a server may know it.
+    pub(super) fn mark_due(&mut self, who: Who, local: Time, flights: &Flights) {
         let own = flights.range((who.0, CallId(0))..(who.0 + 1, CallId(0)));
-        let callers = own.filter(|(_, flight)| flight.call.runtime > 0);
-        let is_quiet = callers.count() < FEW_CALLS;
+        let by_callers = own.filter(|(_, flight)| flight.call.runtime > 0);
+        let is_quiet = by_callers.count() < FEW_CALLS;
         for record in self.leases(who) {
             record.is_urgent = is_quiet && local < record.full_until;
             let is_there = record.was_sent && !record.is_gone && !record.is_revoked;
@@ -296,12 +307,13 @@ impl Calls {
         self.permits.retain(|(process, _), _| *process != at);
     }
 
-    fn of_process(&self, at: usize) -> impl Iterator<Item = (&Who, &Record)> {
+    fn of_process(&self, at: usize) -> impl Iterator<Item = (&Who, &LeaseCalls)> {
         let own = self.permits.range((at, PermitId(0))..(at + 1, PermitId(0)));
         own.flat_map(|(who, records)| records.iter().map(move |record| (who, record)))
     }
 
-    /// A server that has lost one lease may have lost others. Every lease that was not refreshed since is due.
+    /// A server that has lost one lease may have lost others. A refresh is due of each lease that no later call has
+    /// named.
     fn recheck(&mut self, at: usize, flight: &Flight, local: Time) {
         let own = self
             .permits
@@ -309,13 +321,13 @@ impl Calls {
         for record in own.flat_map(|(_, records)| records) {
             let is_here = self.settings.server_of(record.keys[0]) == flight.call.server;
             let is_held = record.was_granted && !record.is_over && record.may_run.is_empty();
-            if is_here && is_held && record.named < flight.sent {
+            if is_here && is_held && record.last_call < flight.sent {
                 record.recheck = record.recheck.or(Some(local));
             }
         }
     }
 
-    /// A server has not answered, or its connection is gone.
+    /// A server has not answered, or a connection to it is lost.
     pub(super) fn failed(&mut self, at: usize, server: usize, local: Time) {
         let seen = self.seen.entry((at, server)).or_default();
         seen.failed = seen.failed.max(local);
@@ -323,7 +335,7 @@ impl Calls {
         seen.since.get_or_insert(local);
     }
 
-    /// True if the last call of a process to a server was answered.
+    /// True if no call of a process to a server has failed since the last answer.
     pub(super) fn works(&self, at: usize, server: usize) -> bool {
         let seen = self.seen.get(&(at, server));
         seen.is_none_or(|seen| seen.failed <= seen.worked)
@@ -341,48 +353,50 @@ impl Calls {
     }
 
     /// When a call to acquire or refresh a lease was last sent.
-    pub(super) fn named(&self, who: Who, key: Key) -> Time {
+    pub(super) fn last_named(&self, who: Who, key: Key) -> Time {
         let own = self.permits.get(&who).into_iter().flatten();
         let own = own.filter(|record| record.keys.contains(&key));
-        own.map(|record| record.named).max().unwrap_or_default()
+        own.map(|record| record.last_call).max().unwrap_or_default()
     }
 
-    /// When a call of the thread of a process last failed.
+    /// When a call of the keeper's thread of a process to a server last failed.
     pub(super) fn missed(&self, at: usize, server: usize) -> Time {
         let seen = self.seen.get(&(at, server));
         seen.map_or(Time::ZERO, |seen| seen.missed)
     }
 
-    /// True if a process knows that others may have found a server unavailable.
+    /// True if a process must assume that others may have found a server unavailable.
     pub(super) fn is_unwell(&self, at: usize, server: usize, local: Time) -> bool {
         let seen = self.seen.get(&(at, server)).copied().unwrap_or_default();
-        let is_back = seen.over > seen.outage && local > seen.over + SETTLES;
+        let is_back = seen.outage_ended > seen.outage && local > seen.outage_ended + SHARE_PERIOD;
         let was_out = seen.outage > Time::ZERO && local > seen.outage + LATE && !is_back;
-        let takes_over = seen.took_over.is_some_and(|then| local <= then + SETTLES);
+        let takes_over = seen
+            .took_over
+            .is_some_and(|then| local <= then + SHARE_PERIOD);
         was_out || takes_over
     }
 
     /// A server has refused a connection. A core treats that as an answer.
     pub(super) fn denied(&mut self, at: usize, server: usize, local: Time) {
         let seen = self.seen.entry((at, server)).or_default();
-        seen.sent = local;
+        seen.last_answered_sent = local;
     }
 
     /// The server that has a slot, as far as a process knows.
-    fn place(&self, at: usize, slot: u16) -> usize {
+    fn server_of_slot(&self, at: usize, slot: u16) -> usize {
         let known = self.places.get(&(at, slot));
         known.map_or_else(|| self.settings.home(slot.into()), |(server, _)| *server)
     }
 
     /// The server that has a semaphore, as far as a process knows.
-    pub(super) fn place_of(&self, at: usize, key: Key) -> usize {
-        self.place(at, self.settings.slot_of(key))
+    pub(super) fn server_of(&self, at: usize, key: Key) -> usize {
+        self.server_of_slot(at, self.settings.slot_of(key))
     }
 
     /// A process learns which server has a slot. A server that takes over a slot does not know which claims were
     /// admitted without the old server.
     pub(super) fn placed(&mut self, at: usize, (slot, server): (u16, usize), local: Time) {
-        let before = self.place(at, slot);
+        let before = self.server_of_slot(at, slot);
         if before != server && self.is_unwell(at, before, local) {
             let seen = self.seen.entry((at, server)).or_default();
             seen.took_over = Some(local);
@@ -392,8 +406,9 @@ impl Calls {
         }
     }
 
-    /// Checks that a process asks the server that has a slot, as far as it knows, or the server to which the slot is moving.
-    fn check_place(&self, at: usize, call: &Call, local: Time) -> Verdict {
+    /// Checks that a process sends a command to the server of its slot, as far as it knows, or to the server to which
+    /// the slot is moving.
+    fn check_server(&self, at: usize, call: &Call, local: Time) -> Verdict {
         for (script, command) in call.scripts.iter().zip(&call.commands) {
             let slots = command.ids().into_iter();
             let mut slots = slots.map(|(key, _)| self.settings.slot_of(key));
@@ -410,14 +425,14 @@ impl Calls {
         Ok(())
     }
 
-    /// A call has failed. If it was sent before the last answered one, this proves nothing about the server.
+    /// A call has failed. This proves nothing about the server if a call that was sent later has been answered.
     fn call_failed(&mut self, at: usize, flight: &Flight, local: Time) {
         let server = flight.call.server;
         let seen = self.seen.entry((at, server)).or_default();
         if flight.call.runtime == 0 {
             seen.missed = seen.missed.max(local);
         }
-        if flight.sent >= seen.sent {
+        if flight.sent >= seen.last_answered_sent {
             seen.since = Some(
                 seen.since
                     .map_or(flight.sent, |since| since.min(flight.sent)),
@@ -429,36 +444,43 @@ impl Calls {
         }
     }
 
-    fn worked(&mut self, at: usize, flight: &Flight, local: Time) {
+    /// A call was answered in time.
+    fn call_answered(&mut self, at: usize, flight: &Flight, local: Time) {
         let seen = self.seen.entry((at, flight.call.server)).or_default();
-        let was_silent = seen.sent + self.settings.timeout <= local;
-        seen.sent = seen.sent.max(flight.sent);
+        let was_silent = seen.last_answered_sent + self.settings.timeout <= local;
+        seen.last_answered_sent = seen.last_answered_sent.max(flight.sent);
         if seen.failed >= seen.worked {
             seen.returned = local;
         }
         let ends = seen.since.take_if(|since| *since <= flight.sent).is_some();
-        if ends && seen.over <= seen.outage {
-            // A core that processes the answer first sees no failure. And no process finds a server unavailable that
-            // has answered within a timeout.
+        if ends && seen.outage_ended <= seen.outage {
+            // The outage does not count if the core may not have noticed it: the answer came at the same moment, or
+            // another answer came less than a timeout ago.
             let is_known = was_silent && local > seen.outage + LATE;
-            (seen.outage, seen.over) = (if is_known { seen.outage } else { Time::ZERO }, local);
+            (seen.outage, seen.outage_ended) =
+                (if is_known { seen.outage } else { Time::ZERO }, local);
         }
         seen.worked = local;
     }
 
-    /// Checks that the processes keep probing a server that does not work.
-    fn looks(&self, process: &Process, (at, server): (usize, usize), now: Duration) -> Verdict {
+    /// Checks that a process keeps probing a server that does not work.
+    fn check_probes(
+        &self,
+        process: &Process,
+        (at, server): (usize, usize),
+        now: Duration,
+    ) -> Verdict {
         let link = &process.links[self.settings.link(0, server)];
         let seen = self.seen[&(at, server)];
         let is_unwell = seen.failed > seen.worked && link.is_up && !is_dazed(process, now);
-        let pause = PROBES + LATE;
+        let pause = PROBE_INTERVAL + LATE;
         let could = link.since.max(process.suspended_until);
         let last = seen.failed.max(seen.abandoned);
         let is_late = process.local(now) > last + pause && now > could + pause;
         check(
             !is_unwell || !is_late || !link.in_flight.is_empty(),
             "L2",
-            || format!("p{at} does not look whether server {server} is back"),
+            || format!("p{at} does not probe server {server}, which may be back"),
         )
     }
 
@@ -477,22 +499,22 @@ impl Calls {
             }
         }
         for who in self.seen.keys() {
-            self.looks(&processes[who.0], *who, now)?;
+            self.check_probes(&processes[who.0], *who, now)?;
         }
         let all = self.permits.iter();
         let all = all.flat_map(|(who, records)| records.iter().map(move |record| (who, record)));
         for ((at, permit), record) in all {
             let process = &processes[*at];
             let recheck = record.recheck.filter(|_| !record.is_over);
-            let recheck = recheck.map(|since| since.max(record.answered));
-            let told = record.told_since(process.local(now));
-            let Some(since) = record.due.or(recheck).or(told) else {
+            let recheck = recheck.map(|since| since.max(record.last_call_ends));
+            let poll = record.reported_since(process.local(now));
+            let Some(since) = record.due.or(recheck).or(poll) else {
                 continue;
             };
             // The keeper's thread sends everything that no other call takes along.
             let server = self.settings.server_of(record.keys[0]);
             let link = &process.links[self.settings.link(0, server)];
-            let most = if told.is_some() {
+            let most = if poll.is_some() {
                 FEW_CALLS
             } else {
                 MANY_CALLS
@@ -503,23 +525,23 @@ impl Calls {
             let has_room = link.in_flight.len() < most && units < MANY_UNITS;
             let could =
                 has_room && link.is_up && now > link.since + LATE && !is_dazed(process, now);
-            let is_over = process.local(now) > record.lasts;
+            let is_over = process.local(now) > record.expires;
             // A server that has failed to answer gets only probes until it answers.
             let seen = self.seen.get(&(*at, server)).copied().unwrap_or_default();
             let could = could && seen.failed <= seen.worked && self.is_timed(*at, server);
             let known = self.settings.slots.known(record.keys[0]);
             let could = could && now >= known;
             let since = since.max(seen.returned).max(process.local(known.min(now)));
-            // If the slot has moved, a call that waited for the old server waits for the end of a pause before it goes
-            // to the new one.
+            // If the slot has moved, a call that failed at the old server waits for its retry before it goes to the new
+            // one.
             let has_moved = known > Duration::ZERO;
-            let since = since.max(if has_moved { record.pauses } else { since });
+            let since = since.max(if has_moved { record.retry_at } else { since });
             let is_urgent = record.due.is_some() && record.is_urgent;
             let late = if is_urgent { Duration::ZERO } else { LATE };
             let is_late = could && !is_over && process.local(now) > since + late;
             check(!is_late, "L2", || {
                 format!(
-                    "p{at} does not release {permit:?}, or refresh it, or ask for it: {record:?}"
+                    "p{at} does not release {permit:?}, or refresh it, or poll for it: {record:?}"
                 )
             })?;
         }
@@ -537,7 +559,7 @@ impl Calls {
                 let units = record.units.iter();
                 units.map(|(key, units)| (*key, record.serial, *units))
             })
-            // Units that another program has overwritten are lost, or cannot be released yet.
+            // While another program's value is in a key, units cannot be released. After that they are lost.
             .filter(|(key, ..)| self.settings.slots.poisoned(*key).is_none())
             .collect()
     }
@@ -563,7 +585,7 @@ impl Calls {
         check(count.count() < MOST_CALLS, "flow", || {
             format!("p{at} has more than {MOST_CALLS} calls in flight")
         })?;
-        self.check_place(at, call, local)?;
+        self.check_server(at, call, local)?;
         for command in call.commands.iter().filter(|command| !is_release(command)) {
             self.part_renewed(at, &command.ids());
         }
@@ -578,7 +600,7 @@ impl Calls {
                 format!("{command:?} names several slots")
             })?;
             for (key, id) in &ids {
-                self.check((at, call.id, command), (*key, *id), (local, flights))?;
+                self.check_id((at, call.id, command), (*key, *id), (local, flights))?;
                 self.note(at, call, command, (*key, *id), local);
             }
         }
@@ -605,7 +627,8 @@ impl Calls {
         })
     }
 
-    fn check(
+    /// Checks that a command may name an id now.
+    fn check_id(
         &mut self,
         (at, call, command): (usize, CallId, &Command),
         (key, id): (Key, Id),
@@ -615,7 +638,7 @@ impl Calls {
         let alive = self.settings.alive();
         let known = self.settings.lease * 9 / 10;
         let Some(record) = self.lease(at, (key, id)) else {
-            return check(false, "ids", || says("names what nobody claims,"));
+            return check(false, "ids", || says("names what no caller has claimed,"));
         };
         if let Command::Release { .. } = command {
             check(record.was_sent, "work", || {
@@ -645,10 +668,10 @@ impl Calls {
             || says("holds for a lease, though its claim is not whole,"),
         )?;
         let keys = record.keys.clone();
-        // Without a newer answer, its process considers it ended.
+        // With no newer answer, its process assumes that the lease has ended.
         record.is_needless &= local < record.confirmed + known;
         check(!record.is_needless, "ids", || {
-            says("names under a new id what it has,")
+            says("names under a new id what it still has,")
         })?;
         let is_right = record.units[&key] == id.units;
         let is_acquire = matches!(command, Command::Acquire { .. });
@@ -663,10 +686,11 @@ impl Calls {
         let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
         let is_alone = !others
             .clone()
-            .any(|(_, other)| is_busy(other, (&keys, id), local));
+            .any(|(_, other)| names_lease(other, (&keys, id), local));
         check(is_alone, "one call", || says("names, beside another call,"))
     }
 
+    /// Notes that a call with an id is sent.
     fn note(
         &mut self,
         at: usize,
@@ -682,12 +706,13 @@ impl Calls {
             (record.was_released, record.due) = (true, None);
             record.is_given_back |= !record.is_over;
         } else {
-            record.lasts = record.lasts.max(call.deadline + command.lasts());
-            (record.recheck, record.named, record.answered) = (None, local, call.deadline);
+            record.expires = record.expires.max(call.deadline + command.lasts());
+            (record.recheck, record.last_call, record.last_call_ends) =
+                (None, local, call.deadline);
         }
         match command {
             Command::Acquire { .. } => {
-                (record.was_sent, record.told) = (true, None);
+                (record.was_sent, record.reported) = (true, None);
                 (record.is_gone, record.is_revoked) = (false, false);
                 record.may_run.insert(call.id, call.deadline);
                 record.may_have_run.insert(call.id);
@@ -699,6 +724,7 @@ impl Calls {
         }
     }
 
+    /// A process receives an answer. Notes the result for each id in the call.
     pub(super) fn replied(
         &mut self,
         at: usize,
@@ -706,7 +732,7 @@ impl Calls {
         reply: &Result<Vec<Answer>, Failure>,
         local: Time,
     ) {
-        // A core may ignore later answers.
+        // A core may ignore answers after the deadline.
         let is_timely = local < flight.call.deadline;
         let is_error = |answer: &Answer| matches!(answer, Answer::Error(Refused::Loading));
         match reply {
@@ -715,7 +741,7 @@ impl Calls {
                 seen.abandoned = local;
             }
             Ok(answers) if is_timely && !answers.iter().any(is_error) => {
-                self.worked(at, flight, local);
+                self.call_answered(at, flight, local);
             }
             _ => self.call_failed(at, flight, local),
         }
@@ -728,8 +754,7 @@ impl Calls {
         if is_timely && reply.iter().flatten().any(has_time) {
             self.timed.insert((at, flight.call.server));
         }
-        let has_lost = has_lost(flight, reply);
-        if is_timely && has_lost {
+        if is_timely && has_lost(flight, reply) {
             self.recheck(at, flight, local);
         }
         for (number, command) in flight.call.commands.iter().enumerate() {
@@ -746,11 +771,11 @@ impl Calls {
                 if is_timely && matches!((command, answer), (Command::Refresh { .. }, Ok(Some(_))))
                 {
                     // The refresh has run by now.
-                    record.lasts = local + command.lasts();
+                    record.expires = local + command.lasts();
                     record.confirmed = flight.sent.max(record.confirmed);
                 }
                 if !is_release(command) {
-                    record.answered = record.answered.min(local);
+                    record.last_call_ends = record.last_call_ends.min(local);
                 }
                 let is_lost = matches!(
                     (command, answer),
@@ -767,36 +792,38 @@ impl Calls {
                 if !may_run && !record.is_given_back {
                     record.may_run.remove(&flight.call.id);
                 }
-                if !matches!(answer, Ok(Some(answer)) if !matches!(answer, Answer::Error(_))) {
-                    record.pauses = local + PAUSE;
+                let has_run =
+                    matches!(answer, Ok(Some(answer)) if !matches!(answer, Answer::Error(_)));
+                if !has_run {
+                    record.retry_at = local + RETRY_DELAY;
                 }
                 if is_timely && is_acquire(command) && has_not_run(answer) {
                     record.may_have_run.remove(&flight.call.id);
                     record.is_gone |= record.may_have_run.is_empty();
                 }
-                // An older acquire may have run after this call.
-                let is_left = record.may_run.values().any(|end| *end > flight.sent);
-                let may_hold = is_left || record.was_granted;
+                // An older acquire may run after this call.
+                let may_follow = record.may_run.values().any(|end| *end > flight.sent);
+                let may_hold = may_follow || record.was_granted;
                 let acquired = acquired(command, answer, (key, id)).filter(|_| is_timely);
                 match acquired {
                     Some(Acquired::Granted { .. }) => {
                         record.confirmed = flight.sent.max(record.confirmed);
-                        record.acquired = flight.sent.max(record.acquired);
+                        record.last_grant = flight.sent.max(record.last_grant);
                     }
                     Some(Acquired::Queued { .. }) => {
-                        record.waited = flight.sent.max(record.waited);
+                        record.last_wait = flight.sent.max(record.last_wait);
                     }
                     _ => {}
                 }
                 if acquired.is_some() {
                     record.is_lost &= !matches!(acquired, Some(Acquired::Granted { .. }));
                     let waits = matches!(acquired, Some(Acquired::Queued { .. }));
-                    record.told = record.told.filter(|_| waits).map(|_| local);
+                    record.reported = record.reported.filter(|_| waits).map(|_| local);
                 }
                 if acquired.is_some() && record.serial == id.serial && !record.is_over {
                     let is_full = leaves_no_room(command, answer, id);
                     record.full_until = if is_full {
-                        local + FULL
+                        local + FULL_PERIOD
                     } else {
                         record.full_until
                     };
@@ -806,7 +833,7 @@ impl Calls {
                     record.is_gone = true;
                     record.may_have_run.clear();
                 }
-                // A core may release a revoked lease all the same.
+                // A revoked lease is not `is_gone`, because a core may still release it.
                 let is_revoked = matches!(acquired, Some(Acquired::Revoked { .. }));
                 let was_last = record.last_releases.remove(&flight.call.id);
                 record.is_gone |= is_timely && was_last && answer == Ok(Some(&Answer::Released));
@@ -817,16 +844,16 @@ impl Calls {
     }
 }
 
-impl Record {
+impl LeaseCalls {
     /// Since when a poll is due because a message reported the grant, and no call of the lease is in flight.
-    fn told_since(&self, local: Time) -> Option<Time> {
+    fn reported_since(&self, local: Time) -> Option<Time> {
         let last = self.may_run.values().max().copied().unwrap_or_default();
-        let told = self.told.filter(|_| !self.is_over && last <= local);
-        told.map(|told| told.max(last).max(self.pauses))
+        let reported = self.reported.filter(|_| !self.is_over && last <= local);
+        reported.map(|reported| reported.max(last).max(self.retry_at))
     }
 
     /// Keeps only the first `keep` units of a semaphore. Returns a record of the others, which must be released.
-    fn part(&mut self, key: Key, keep: u32, local: Time) -> Self {
+    fn shrink(&mut self, key: Key, keep: u32, local: Time) -> Self {
         let old = self.units.insert(key, (1, keep)).unwrap_or_default();
         self.is_split = true;
         Self {
@@ -836,7 +863,7 @@ impl Record {
             is_over: true,
             was_sent: self.was_sent,
             due: self.was_granted.then_some(local),
-            lasts: self.lasts,
+            expires: self.expires,
             may_run: self.may_run.clone(),
             may_have_run: self.may_have_run.clone(),
             is_given_back: true,
@@ -844,8 +871,8 @@ impl Record {
         }
     }
 
-    /// Removes a semaphore, and returns it as a separate lease.
-    fn without(&mut self, key: Key) -> Self {
+    /// Removes a semaphore, and returns a record of it.
+    fn split_off(&mut self, key: Key) -> Self {
         self.keys.retain(|other| *other != key);
         self.is_parted = true;
         let units = self.units.remove(&key).unwrap_or_default();
@@ -855,11 +882,11 @@ impl Record {
             units: [(key, units)].into(),
             is_widest: self.is_widest,
             is_whole: self.is_whole,
-            waited: self.waited,
+            last_wait: self.last_wait,
             was_sent: self.was_sent,
             is_lost: self.is_lost,
             was_granted: self.was_granted,
-            lasts: self.lasts,
+            expires: self.expires,
             may_run: self.may_run.clone(),
             may_have_run: self.may_have_run.clone(),
             // Its core treats all parts as one lease, so it applies answers for the others to this one.
@@ -868,7 +895,7 @@ impl Record {
         }
     }
 
-    /// The same number of units of each semaphore, numbered from 1.
+    /// The units of each semaphore, numbered from 1 again.
     fn renewed_units(&self) -> BTreeMap<Key, (u32, u32)> {
         let units = self.units.iter();
         units
@@ -876,7 +903,7 @@ impl Record {
             .collect()
     }
 
-    /// Ends this record, and returns the lease under a later id.
+    /// Ends this record, and returns one for the same lease under a later id.
     fn renewed(&mut self, serial: u64) -> Option<Self> {
         let was_over = std::mem::replace(&mut self.is_over, true);
         (serial > self.serial).then(|| Self {
@@ -889,8 +916,8 @@ impl Record {
                 && !self.is_lost
                 && !self.is_parted,
             confirmed: self.confirmed,
-            // A wait under an earlier id makes this acquire another attempt.
-            waited: self.waited,
+            // The claim has waited since its narrower leases were acquired, even if under another id.
+            last_wait: self.last_wait,
             is_widest: self.is_widest,
             is_whole: self.is_whole,
             is_parted: self.is_parted,
@@ -909,8 +936,8 @@ fn has_lost(flight: &Flight, reply: &Result<Vec<Answer>, Failure>) -> bool {
     })
 }
 
-/// True if another call acquires or refreshes the permit, and may still be answered.
-fn is_busy(other: &Flight, (keys, id): (&[Key], Id), local: Time) -> bool {
+/// True if another call acquires or refreshes the lease, and may still be answered.
+fn names_lease(other: &Flight, (keys, id): (&[Key], Id), local: Time) -> bool {
     let is_same = |(key, other): (Key, Id)| keys.contains(&key) && other.serial == id.serial;
     let mut commands = other.call.commands.iter();
     other.call.deadline > local
@@ -936,7 +963,7 @@ fn is_release(command: &Command) -> bool {
     matches!(command, Command::Release { .. })
 }
 
-/// True if an answer shows that the server knows nothing of a permit any more.
+/// True if an answer shows that the server no longer has anything of a lease.
 fn is_refused(acquired: Option<Acquired>) -> bool {
     matches!(
         acquired,

@@ -53,13 +53,13 @@ pub(super) fn unit_number(unit: &str) -> Option<u32> {
     number.unwrap_or(Ok(1)).ok()
 }
 
-/// The permits of units whose end has not come, each as often as it has units.
+/// The ids of the units that are still held at a time, once per unit.
 pub(super) fn live(held: &Set, clock: i64) -> impl Iterator<Item = Name> {
     let live = held.iter().filter(move |(_, end)| *end > clock);
     live.filter_map(|(unit, _)| Name::read(unit))
 }
 
-/// The waiters that count as alive, and their scores, in the order of the queue.
+/// The waiters that count as alive at a time, and their scores, in the order of the queue. At `i64::MIN` all do.
 pub(super) fn waiting(view: &View, clock: i64) -> impl Iterator<Item = (Name, i64)> {
     let is_alive = move |id: &str| {
         view.alive
@@ -70,9 +70,9 @@ pub(super) fn waiting(view: &View, clock: i64) -> impl Iterator<Item = (Name, i6
     alive.filter_map(|(id, score)| Some((Name::read(id)?, *score)))
 }
 
-/// The meaning of a claim's answer for one of its levels.
+/// The outcome of an acquire at one level of a claim.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Means {
+pub(super) enum Outcome {
     /// It is held, with this token.
     Granted(u64),
     /// It is held while the claim waits at a wider level.
@@ -86,8 +86,9 @@ pub(super) enum Means {
     Nothing,
 }
 
-impl Means {
-    fn of(acquired: Acquired, at: usize) -> Self {
+impl Outcome {
+    /// The outcome at level `at`, which follows from the answer for the whole claim.
+    fn new(acquired: Acquired, at: usize) -> Self {
         match acquired {
             Acquired::Granted { tokens, .. } => Self::Granted(tokens[at]),
             Acquired::Full { level } if level == at => Self::Full,
@@ -101,7 +102,7 @@ impl Means {
     }
 }
 
-/// The claims of a run, and the answer to each.
+/// The claims of a run, each with its answer.
 fn answered(run: &Run) -> impl Iterator<Item = (&[(Key, Wanted)], &Acquired)> {
     let (claims, each) = match (&run.command, &run.answer) {
         (Command::Acquire { claims, .. }, Answer::Acquired(_, each)) => (&claims[..], &each[..]),
@@ -110,11 +111,11 @@ fn answered(run: &Run) -> impl Iterator<Item = (&[(Key, Wanted)], &Acquired)> {
     claims.iter().map(|claim| &claim[..]).zip(each)
 }
 
-/// Each level that a run wants, and its answer.
-pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, Means)> {
+/// Each level that a run acquires, with its outcome.
+pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, Outcome)> {
     answered(run).flat_map(|(claim, acquired)| {
         let levels = claim.iter().enumerate();
-        levels.map(|(at, (key, wanted))| (*key, *wanted, Means::of(*acquired, at)))
+        levels.map(|(at, (key, wanted))| (*key, *wanted, Outcome::new(*acquired, at)))
     })
 }
 
@@ -124,10 +125,11 @@ pub(super) struct Effect<'a> {
     pub(super) key: Key,
     pub(super) before: &'a View,
     pub(super) after: &'a View,
-    /// In ms.
+    /// The server's time in ms.
     pub(super) clock: i64,
+    /// In ms.
     pub(super) lease: i64,
-    /// True if the server may hold units again that were given up.
+    /// True if the server may hold units that were given up.
     pub(super) brings_back: bool,
     /// The pause of the semaphore. Its end is not exactly known if `is_uncertain`.
     pub(super) pause: Option<Pause>,
@@ -135,7 +137,8 @@ pub(super) struct Effect<'a> {
 }
 
 impl Effect<'_> {
-    pub(super) fn says(&self, what: &str) -> String {
+    /// The text of a violation: `what`, the command, and the data before and after it.
+    pub(super) fn describe(&self, what: &str) -> String {
         let Self {
             run, before, after, ..
         } = self;
@@ -152,8 +155,8 @@ impl Effect<'_> {
         name.process == self.run.process && ids.any(|(_, id)| id.serial == name.serial)
     }
 
-    /// True if the command applies to this unit.
-    fn means(&self, unit: &str) -> bool {
+    /// True if the command applies to this unit: ids may name a part of a permit's units.
+    fn names_unit(&self, unit: &str) -> bool {
         let (Some(name), Some(number)) = (Name::read(unit), unit_number(unit)) else {
             return false;
         };
@@ -164,9 +167,9 @@ impl Effect<'_> {
             })
     }
 
-    /// How long a unit may last from now, in ms. If a clock that was ahead left a later end, the script moves that end
-    /// back to one lease from now.
-    fn lasts(&self, unit: &str) -> i64 {
+    /// How long a unit may last from now, in ms: as long as the command asks for, if it names the unit. A whole lease
+    /// is allowed if the end was even later because the clock was ahead: then the script moves it back to one lease.
+    fn longest_life(&self, unit: &str) -> i64 {
         let name = Name::read(unit);
         let is_named = name.is_some_and(|name| self.names(&name));
         let ends = self.before.held.iter().chain(&self.before.alive);
@@ -194,7 +197,7 @@ impl Effect<'_> {
         matches!(self.run.command, Command::Release { .. })
     }
 
-    pub(super) fn wanted(&self) -> impl Iterator<Item = (Name, Wanted, Means)> {
+    pub(super) fn wanted(&self) -> impl Iterator<Item = (Name, Wanted, Outcome)> {
         let own = acquired(self.run).filter(|(key, ..)| *key == self.key);
         own.map(|(_, wanted, acquired)| {
             let id = wanted.id;
@@ -215,7 +218,7 @@ impl Effect<'_> {
         wanted.position(|(other, ..)| other == name && self.names(&name))
     }
 
-    /// The permits that have units now and had none before.
+    /// The ids that have units now and had none before.
     pub(super) fn granted(&self) -> BTreeSet<Name> {
         let old: BTreeSet<_> = live(&self.before.held, self.clock).collect();
         live(&self.after.held, self.clock)
@@ -228,14 +231,14 @@ impl Effect<'_> {
         let before: BTreeMap<_, _> = self.before.held.iter().cloned().collect();
         let after: BTreeMap<_, _> = self.after.held.iter().cloned().collect();
         for (unit, end) in &before {
-            let is_named = self.means(unit);
+            let is_named = self.names_unit(unit);
             // If this script was cut short, a unit that it has ended is removed by the next script.
             let now = after
                 .get(unit)
                 .filter(|now| **now > 0 || !self.is_cut_short());
             let is_right = match now {
                 None => {
-                    let gives_up = self.is_release() || self.leaves(unit) || self.is_cut_short();
+                    let gives_up = self.is_release() || self.gives_up(unit) || self.is_cut_short();
                     *end <= self.clock || is_named && gives_up
                 }
                 Some(now) if now == end => true,
@@ -247,63 +250,69 @@ impl Effect<'_> {
                 Some(_) if *end <= self.clock => is_named && self.is_acquire(),
                 Some(_) => is_named && !self.is_release(),
             };
-            check(is_right, "S4", || self.says(&format!("{unit} was touched")))?;
+            check(is_right, "S4", || {
+                self.describe(&format!("{unit} was touched"))
+            })?;
         }
         for unit in after.keys().filter(|unit| !before.contains_key(*unit)) {
-            let asks = |name: Name| self.is_acquire() && self.names(&name) || self.waited(name);
-            let is_right = Name::read(unit).is_some_and(asks);
+            let is_wanted =
+                |name: Name| self.is_acquire() && self.names(&name) || self.waited(name);
+            let is_right = Name::read(unit).is_some_and(is_wanted);
             check(is_right, "S4", || {
-                self.says(&format!("{unit} was not asked for"))
+                self.describe(&format!("{unit} was not asked for"))
             })?;
         }
         // A granted waiter lasts until it would have stopped counting as alive. That end was set by an earlier clock,
         // which may have been set back since.
-        let waited = |unit: &str, end: i64| {
+        let is_end_of_wait = |unit: &str, end: i64| {
             let mut alive = self.before.alive.iter();
             let is_end =
                 alive.any(|(id, until)| Name::read(id) == Name::read(unit) && *until == end);
             is_end && end <= self.clock + self.lease
         };
         let far = after.iter().find(|(unit, end)| {
-            let is_kept = before.get(*unit) == Some(*end) || waited(unit, **end);
-            **end > self.clock + self.lasts(unit) && !is_kept
+            let is_kept = before.get(*unit) == Some(*end) || is_end_of_wait(unit, **end);
+            **end > self.clock + self.longest_life(unit) && !is_kept
         });
         check(far.is_none(), "L1", || {
-            self.says(&format!("{far:?} lasts too long"))
+            self.describe(&format!("{far:?} lasts too long"))
         })
     }
 
-    /// True if an acquire gives up a level, because it is refused at another level or waits at a narrower one.
-    fn leaves(&self, unit: &str) -> bool {
-        let gives_up = |means| !matches!(means, Means::Granted(_) | Means::Kept);
+    /// True if an acquire gives up the level of a unit: it is refused at another level, or waits at a narrower one.
+    fn gives_up(&self, unit: &str) -> bool {
+        let is_given_up = |outcome| !matches!(outcome, Outcome::Granted(_) | Outcome::Kept);
         let mut wanted = self.wanted();
-        wanted.any(|(name, _, means)| Name::read(unit) == Some(name) && gives_up(means))
+        wanted.any(|(name, _, outcome)| Name::read(unit) == Some(name) && is_given_up(outcome))
     }
 
+    /// True if an id was in the queue before.
     fn waited(&self, name: Name) -> bool {
         let mut queue = self.before.queue.iter();
         queue.any(|(id, _)| Name::read(id) == Some(name))
     }
 
-    /// Checks that grants fit the limit, and that each permit counts once.
-    pub(super) fn check_limit(&self, is_over: impl Fn(&Name) -> bool) -> Verdict {
+    /// Checks that grants fit the limit, and that each permit counts once. `is_released` is true for ids that were
+    /// released before.
+    pub(super) fn check_limit(&self, is_released: impl Fn(&Name) -> bool) -> Verdict {
         let granted = self.granted();
         let used = live(&self.after.held, self.clock).count() as i64;
         if let Some(limit) = granted.iter().map(|name| name.limit).max() {
             check(used <= limit, "S1", || {
-                self.says(&format!("{used} units are held"))
+                self.describe(&format!("{used} units are held"))
             })?;
         }
         for name in &granted {
             // The permit's units under an earlier id were released. But an older state still has them, and so does a
             // server that did not know the script of the release.
-            let is_there = self.brings_back || self.run.is_fresh;
-            let may_be_old = |other: &Name| is_there && other.serial != name.serial;
-            let same =
-                |other: &Name| other.who() == name.who() && !may_be_old(other) && !is_over(other);
+            let has_old_ids = self.brings_back || self.run.is_fresh;
+            let may_be_old = |other: &Name| has_old_ids && other.serial != name.serial;
+            let same = |other: &Name| {
+                other.who() == name.who() && !may_be_old(other) && !is_released(other)
+            };
             let own = live(&self.after.held, self.clock).filter(same).count() as i64;
             check(own <= name.weight, "S5", || {
-                self.says(&format!("{name:?} counts {own} times"))
+                self.describe(&format!("{name:?} counts {own} times"))
             })?;
         }
         Ok(())
@@ -318,8 +327,8 @@ impl Effect<'_> {
             .map(|(name, _)| name)
             .collect();
         for (name, _) in waiting(self.before, self.clock) {
-            let mut gives_up = self.wanted().filter(|(other, wanted, means)| {
-                let is_refused = matches!(means, Means::Nothing | Means::Revoked);
+            let mut gives_up = self.wanted().filter(|(other, wanted, outcome)| {
+                let is_refused = matches!(outcome, Outcome::Nothing | Outcome::Revoked);
                 let leaves = wanted.position.is_none() || is_refused;
                 *other == name && leaves
             });
@@ -328,36 +337,35 @@ impl Effect<'_> {
                 || (self.is_release() || self.is_cut_short()) && self.names(&name)
                 || gives_up.next().is_some();
             check(is_right, "S4", || {
-                self.says(&format!("{name:?} has left the queue"))
+                self.describe(&format!("{name:?} has left the queue"))
             })?;
         }
         let head = waiting(self.after, self.clock).next();
         let head = head.filter(|_| self.pause.is_none());
-        let idle = head.filter(|(name, _)| self.has_room(name) && self.has_looked());
-        // A call looks at a limited number of units, and leaves the rest of the queue to a poll. Its answer asks for
-        // that poll.
+        let idle = head.filter(|(name, _)| self.has_room(name) && self.must_look());
+        // A call looks at a limited number of units, and leaves the rest of the queue to a poll, for which its answer
+        // asks.
         let idle = idle.filter(|(name, _)| !self.is_asked_to_poll(name));
         check(idle.is_none(), "F4", || {
-            self.says(&format!("{idle:?} waits"))
+            self.describe(&format!("{idle:?} waits"))
         })
     }
 
-    /// True if a waiter was in the queue before another permit could be granted: before this call, or because of an
-    /// earlier claim in it.
+    /// True if a waiter was in the queue before `other` came: since before this call, or by an earlier claim of it.
     pub(super) fn comes_before(&self, waiter: &Name, other: &Name) -> bool {
         let place = |name: &Name| self.wanted().position(|(wanted, ..)| wanted == *name);
         self.waited(*waiter) || !self.waited(*other) && place(waiter) < place(other)
     }
 
     /// True if the script had a reason to look at the queue. Units that expire are found by the head's poll.
-    fn has_looked(&self) -> bool {
+    fn must_look(&self) -> bool {
         let live = |view: &View| live(&view.held, self.clock).count();
         match self.run.answer {
             Answer::Late(_) | Answer::Error(_) | Answer::Held(_) => false,
             Answer::Acquired(..) => {
                 let mut wanted = self.wanted();
-                let has_come =
-                    wanted.any(|(_, _, means)| !matches!(means, Means::Nothing | Means::Revoked));
+                let has_come = wanted
+                    .any(|(_, _, outcome)| !matches!(outcome, Outcome::Nothing | Outcome::Revoked));
                 has_come || live(self.after) < live(self.before)
             }
             _ => true,
@@ -386,9 +394,8 @@ impl Effect<'_> {
         has_room(self.after, self.clock, name)
     }
 
-    /// The number of units held when a claim was decided, after the earlier claims of the call had got or given up
-    /// theirs.
-    fn held_beside(&self, name: &Name) -> i64 {
+    /// The number of units held when a claim was decided: after the earlier claims of the call, and before the later.
+    fn held_before(&self, name: &Name) -> i64 {
         let place = |name: &Name| self.wanted().position(|(other, ..)| other == *name);
         let own = place(name);
         let is_earlier = |other: &Name| place(other).is_some_and(|other| Some(other) < own);
@@ -397,13 +404,13 @@ impl Effect<'_> {
         (before.count() + after.count()) as i64
     }
 
-    /// The most claims that may have waited at one instant of the call.
+    /// The number of claims that waited at some instant of the call. At most this many waited at once.
     pub(super) fn all_waiters(&self) -> usize {
         let stored = self.before.queue.iter().chain(&self.after.queue);
         let stored = stored.filter_map(|(id, _)| Name::read(id));
         // A claim that joined in this call may have been granted because of a later claim of the call.
         let queued = self.wanted();
-        let queued = queued.filter(|(.., means)| matches!(means, Means::Queued));
+        let queued = queued.filter(|(.., outcome)| matches!(outcome, Outcome::Queued));
         let all: BTreeSet<_> = stored.chain(queued.map(|(name, ..)| name)).collect();
         all.len()
     }
@@ -422,32 +429,34 @@ impl Effect<'_> {
                 .filter(|other| *other == name)
                 .count();
             let head = waiting(self.after, self.clock).next();
-            // Another waiter, which an earlier or later claim of this call may have moved or revived.
-            let waited = waiting(self.before, i64::MIN).any(|(other, _)| other != name);
+            // True if another claim was in the queue. An earlier or later claim of this call may have moved or revived
+            // it.
+            let others_waited = waiting(self.before, i64::MIN).any(|(other, _)| other != name);
             let most = wanted
                 .position
                 .map_or(0, |position| position.wait.max_waiting);
-            let had_room = self.held_beside(&name) + name.weight <= name.limit;
+            let had_room = self.held_before(&name) + name.weight <= name.limit;
             let is_true = match acquired {
                 // Some of its units may have been released since it was sent.
-                Means::Granted(_) | Means::Kept => {
+                Outcome::Granted(_) | Outcome::Kept => {
                     own as i64 == name.weight || own > 0 && had(&name) == own
                 }
-                Means::Nothing | Means::Revoked => own == 0 && !stays.contains(&name),
-                Means::Full => own == 0 && (waited || head.is_some() || !had_room),
-                // Or a later claim of this call has left the queue, so that this one was granted.
-                Means::Queued => head.is_some() || own as i64 == name.weight,
-                Means::QueueFull => own == 0 && self.all_waiters() >= most as usize,
-                Means::Paused => own == 0 && !stays.contains(&name),
+                Outcome::Nothing | Outcome::Revoked => own == 0 && !stays.contains(&name),
+                Outcome::Full => own == 0 && (others_waited || head.is_some() || !had_room),
+                // It is held already if a later claim of this call has left the queue.
+                Outcome::Queued => head.is_some() || own as i64 == name.weight,
+                Outcome::QueueFull => own == 0 && self.all_waiters() >= most as usize,
+                Outcome::Paused => own == 0 && !stays.contains(&name),
             };
             check(is_true, "the truth", || {
-                self.says(&format!("{name:?} gets {acquired:?}"))
+                self.describe(&format!("{name:?} gets {acquired:?}"))
             })?;
         }
         Ok(())
     }
 }
 
+/// True if a waiter's units fit under its limit.
 pub(super) fn has_room(view: &View, clock: i64, name: &Name) -> bool {
     let used = live(&view.held, clock).count() as i64;
     used + name.weight <= name.limit

@@ -1,5 +1,5 @@
-//! Fair queues, judged by a model of flows that knows no tags: which waiters came when, and which flows have passed
-//! others.
+//! Fair queues. The scripts order waiters by tags. The judge knows no tags: it remembers which waiters came when, and
+//! which flows were granted something while others waited.
 
 use super::{Verdict, check, effect::Effect};
 use crate::server::Set;
@@ -11,20 +11,20 @@ use std::{
 /// The cost of a unit of a flow with share 1.
 const UNIT: i64 = 100_000;
 
-/// Two flows with different costs may want the same turn. One of them then comes a little later, by this cost at most.
+/// If two flows want the same turn, one of them comes a little later, by this cost at most.
 const TIES: i64 = 300;
 
-/// How many waiters one call looks at because others have left before them.
-const LOOKED: usize = 500;
+/// How many waiters one call moves up because others have left before them, at most.
+const LOOKED_AT: usize = 500;
 
 #[derive(Debug, Clone)]
 struct Waiter {
     /// Its number in the order of arrivals.
-    place: u64,
+    number: u64,
     flow: String,
     cost: i64,
     score: i64,
-    /// True if it came before the first flow.
+    /// True if it came before the first claim with a flow.
     is_early: bool,
 }
 
@@ -32,18 +32,20 @@ struct Waiter {
 #[derive(Debug, Default)]
 pub(super) struct Fair {
     waiters: BTreeMap<String, Waiter>,
-    /// The costs granted to one flow while another one waited, by the waiting flow and the granted one. They count
-    /// since the waiting flow was last granted something, or began to wait.
+    /// The costs granted to one flow while another one waited, since the waiting flow was last granted something or
+    /// began to wait. The key is the waiting flow, and then the granted one.
     passed: BTreeMap<(String, String), Vec<i64>>,
-    /// Flows that may have lost turns: claims left before later ones, and one call looks at a limited number of
-    /// waiters.
+    /// Flows that may have lost turns: a call could not move up all waiters behind claims that left.
     indebted: BTreeSet<String>,
+    /// The highest cost of a claim of each flow.
     heaviest: BTreeMap<String, i64>,
+    /// The costs of all claims.
     costs: BTreeSet<i64>,
+    /// The number of the last arrival.
     last: u64,
     is_fair: bool,
-    /// True if the order of arrivals is not known.
-    is_vague: bool,
+    /// True if the order of arrivals is not known. Then nothing is checked until the queue is empty.
+    is_order_unknown: bool,
 }
 
 impl Fair {
@@ -52,13 +54,14 @@ impl Fair {
         self.is_fair
     }
 
-    /// The server goes on with other data, or its data is not known.
+    /// The server continues with other data, or with data that the judge does not know.
     pub(super) fn forget(&mut self) {
-        self.is_vague = true;
+        self.is_order_unknown = true;
     }
 
+    /// A server has run a script. Checks the grants among the waiters, and notes who left and who came.
     pub(super) fn ran(&mut self, script: &Effect<'_>) -> Verdict {
-        self.look(&script.before.queue);
+        self.compare(&script.before.queue);
         let stays = |id: &String, waiter: &Waiter| {
             let mut after = script.after.queue.iter();
             // A waiter may have moved up, to a lower score. If it has joined again, its score is higher.
@@ -80,18 +83,18 @@ impl Fair {
             && script.after.queue.iter().any(comes)
             && !script.before.queue.is_empty()
         {
-            // The queue may have been empty after the last waiter left and before the first one came.
-            self.is_vague = true;
+            // All waiters have left, and others came. The queue may have been empty in between.
+            self.is_order_unknown = true;
         }
         self.note_debts(&gone, script);
-        let is_judged = self.is_fair && !self.is_vague;
+        let is_judged = self.is_fair && !self.is_order_unknown;
         for (id, waiter) in granted.iter().filter(|_| is_judged) {
             self.check_grant(script, (id, waiter), &granted)?;
         }
         for (_, waiter) in &granted {
             self.passed.retain(|(victim, _), _| *victim != waiter.flow);
         }
-        // A flow without waiters begins again when a claim of it waits.
+        // For a flow without waiters, the costs count from its next waiter on.
         let waiting: BTreeSet<_> = self
             .waiters
             .values()
@@ -103,8 +106,8 @@ impl Fair {
         Ok(())
     }
 
-    /// Compares the known waiters with the server's queue.
-    fn look(&mut self, queue: &Set) {
+    /// Compares the known waiters with the server's queue. If they differ, adopts those of the server.
+    fn compare(&mut self, queue: &Set) {
         if queue.is_empty() {
             *self = Self::default();
         }
@@ -114,7 +117,7 @@ impl Fair {
                 .is_some_and(|waiter| waiter.score == *score)
         };
         if queue.len() != self.waiters.len() || !queue.iter().all(is_known) {
-            self.is_vague = true;
+            self.is_order_unknown = true;
             self.waiters.clear();
             for (id, score) in queue {
                 self.add(id, *score);
@@ -130,7 +133,7 @@ impl Fair {
         let heaviest = self.heaviest.entry(flow.clone()).or_default();
         *heaviest = cost.max(*heaviest);
         let waiter = Waiter {
-            place: self.last,
+            number: self.last,
             flow,
             cost,
             score,
@@ -150,16 +153,17 @@ impl Fair {
         }
     }
 
-    /// When a waiter leaves, the later waiters of its flow move up. If one call has too many of them to look at, the
-    /// flow may lose turns.
+    /// When a waiter leaves, the later waiters of its flow move up. If these are too many for one call, the flow may
+    /// lose turns.
     fn note_debts(&mut self, gone: &[(String, Waiter)], script: &Effect<'_>) {
-        let looked = gone.len() * script.before.queue.len();
-        if looked > LOOKED {
+        let moves = gone.len() * script.before.queue.len();
+        if moves > LOOKED_AT {
             let flows = gone.iter().map(|(_, waiter)| waiter.flow.clone());
             self.indebted.extend(flows);
         }
     }
 
+    /// Checks that a granted waiter passes no other waiter out of turn.
     fn check_grant(
         &mut self,
         script: &Effect<'_>,
@@ -175,9 +179,10 @@ impl Fair {
             .map(|(id, waiter)| (id.clone(), waiter.clone()))
             .collect();
         for (other, waiter) in &alive {
-            let is_first = waiter.place < own.place && (waiter.flow == own.flow || waiter.is_early);
+            let is_first =
+                waiter.number < own.number && (waiter.flow == own.flow || waiter.is_early);
             check(own.is_early || !is_first, "F5", || {
-                script.says(&format!("{id} passes {other}, which came before it"))
+                script.describe(&format!("{id} passes {other}, which came before it"))
             })?;
         }
         let flows = alive.into_iter().filter(|(_, waiter)| !waiter.is_early);
@@ -187,15 +192,15 @@ impl Fair {
             if is_served || own.is_early || self.indebted.contains(&flow) {
                 continue;
             }
-            self.pass(script, (flow, own))?;
+            self.check_pass(script, (flow, own))?;
         }
         Ok(())
     }
 
-    /// A flow is granted something while another one waits. If all claims cost the same and no turn was lost, at most
-    /// one claim may pass between two grants of the waiting flow. (A lost turn leaves a tag that a newcomer may take.)
-    /// Otherwise the passing claims may cost as much as the heaviest claim of the waiting flow, plus one claim.
-    fn pass(&mut self, script: &Effect<'_>, (victim, own): (String, &Waiter)) -> Verdict {
+    /// A flow is granted something while another one, the victim, waits. If all claims cost the same and no flow has
+    /// lost turns, at most one claim may pass between two grants of the victim. (A newcomer may take a lost turn.)
+    /// Otherwise the passing claims, without the last, may cost as much as the victim's heaviest claim.
+    fn check_pass(&mut self, script: &Effect<'_>, (victim, own): (String, &Waiter)) -> Verdict {
         let most = self.heaviest.get(&victim).copied().unwrap_or_default() + TIES;
         let pair = (victim, own.flow.clone());
         let passed = self.passed.entry(pair.clone()).or_default();
@@ -207,7 +212,7 @@ impl Fair {
             false => before < most,
         };
         check(is_right, "F5", || {
-            script.says(&format!(
+            script.describe(&format!(
                 "{:?} is passed by {:?}: {passed:?}",
                 pair.0, pair.1
             ))
@@ -215,7 +220,7 @@ impl Fair {
     }
 }
 
-/// The flow of an id, and the cost of its permit for that flow.
+/// The flow of an id, and the cost of its permit for that flow: units divided by the share.
 fn flow_of(id: &str) -> (String, i64) {
     let parts: Vec<_> = id.split('.').collect();
     let number = |part: usize| i64::from_str_radix(parts[part], 36).ok();
@@ -224,6 +229,7 @@ fn flow_of(id: &str) -> (String, i64) {
     (parts[9].to_owned(), (cost + share - 1) / share)
 }
 
+/// True if this script has granted the id.
 fn is_granted(script: &Effect<'_>, id: &str) -> bool {
     let has = |held: &Set| {
         held.iter()

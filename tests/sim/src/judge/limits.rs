@@ -11,7 +11,7 @@ use crate::{
     process::Process,
     server::Server,
     subject::{
-        Acquired, Answer, Call, CallId, Claim, Command, Failure, Key, Level, Limits as Told,
+        Acquired, Answer, Call, CallId, Claim, Command, Failure, Key, Level, Limits as KnownLimits,
         PermitId, Settings, Time,
     },
     wire::{is_lock, limited},
@@ -21,21 +21,22 @@ use std::{
     time::Duration,
 };
 
-/// The pause after a call that failed.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long a process may wait after a call that failed, before it sends the next one.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// How long a process may go without asking for limits.
-const LONGEST: Duration = Duration::from_secs(5);
+/// How often a process asks for limits, at least.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The part of the judge that follows the limits that operators set.
 #[derive(Debug)]
 pub(super) struct Limits {
     settings: Settings,
     claims: BTreeMap<Who, Claim>,
     /// The limits that each process received last.
-    told: BTreeMap<usize, Told>,
-    /// When each process last asked for limits, or last could not ask.
+    known: BTreeMap<usize, KnownLimits>,
+    /// When each process last asked for limits, or was last unable to.
     asked: BTreeMap<usize, Time>,
-    /// The level at which a lease waits, as far as its process knows. A lease is named by its first semaphore.
+    /// The level at which a lease waits, as far as its process knows. The key is that of the lease's first level.
     waits: BTreeMap<(Who, Key), usize>,
     /// Since when a claim has waited under an outdated limit, and its process could know.
     outdated: BTreeMap<(Who, Key), Time>,
@@ -50,7 +51,7 @@ impl Limits {
         Self {
             settings,
             claims: BTreeMap::new(),
-            told: BTreeMap::new(),
+            known: BTreeMap::new(),
             asked: BTreeMap::new(),
             waits: BTreeMap::new(),
             outdated: BTreeMap::new(),
@@ -69,7 +70,7 @@ impl Limits {
 
     pub(super) fn killed(&mut self, at: usize) {
         self.claims.retain(|(process, _), _| *process != at);
-        self.told.remove(&at);
+        self.known.remove(&at);
     }
 
     /// An operator has set a limit.
@@ -84,13 +85,13 @@ impl Limits {
 
     /// The limit that is in force for a level, as far as a process knows.
     pub(super) fn in_force(&self, at: usize, level: Level) -> u32 {
-        let told = self.told.get(&at).filter(|told| !told.all.is_empty());
-        let told = told.filter(|_| !is_lock(level.key));
-        let set = told.and_then(|told| {
+        let known = self.known.get(&at).filter(|known| !known.all.is_empty());
+        let known = known.filter(|_| !is_lock(level.key));
+        let limit = known.and_then(|known| {
             let [own, policy] = limited(level.key);
-            told.all.get(&own).or(told.all.get(&policy))
+            known.all.get(&own).or(known.all.get(&policy))
         });
-        set.copied().unwrap_or(level.limit)
+        limit.copied().unwrap_or(level.limit)
     }
 
     /// True if a claim is too heavy for a limit that its process knows.
@@ -111,8 +112,8 @@ impl Limits {
         }
         for (command, answer) in call.commands.iter().zip(reply.iter().flatten()) {
             match (command, answer) {
-                (Command::Clock { .. }, Answer::Clock(_, _, Some(told))) => {
-                    self.told.insert(at, told.clone());
+                (Command::Clock { .. }, Answer::Clock(_, _, Some(known))) => {
+                    self.known.insert(at, known.clone());
                 }
                 (Command::Acquire { claims, .. }, Answer::Acquired(_, each)) => {
                     for (claim, acquired) in claims.iter().zip(each) {
@@ -128,8 +129,8 @@ impl Limits {
         }
     }
 
-    /// Checks that claims are acquired under the limits that their process received last, except at levels that they
-    /// hold already. Also checks that a process that asks for limits names the version that it knows.
+    /// A process sends a call. Checks that claims are acquired under the limits that it received last, except at levels
+    /// that they hold already, and that it names the version that it knows if it asks for limits.
     pub(super) fn sent(&mut self, at: usize, call: &Call, local: Time) -> Verdict {
         for command in &call.commands {
             match command {
@@ -138,11 +139,11 @@ impl Limits {
                     ..
                 } => {
                     self.asked.insert(at, local);
-                    let known = self.told.get(&at).map(|told| told.version);
-                    // A process that goes on without limits reports that it knows of none.
+                    let known = self.known.get(&at).map(|known| known.version);
+                    // A process that gave up waiting for its first limits names version 0: none.
                     let is_true = *limits == known || known.is_none() && *limits == Some(0);
                     check(is_true, "limits", || {
-                        format!("p{at} says that it knows {limits:?}, and was told {known:?}")
+                        format!("p{at} names version {limits:?}, and has received {known:?}")
                     })?;
                 }
                 Command::Acquire { claims, .. } => {
@@ -190,10 +191,10 @@ impl Limits {
             .retain(|which, _| outdated.contains_key(which));
         for (which, local) in outdated {
             let since = *self.outdated.entry(which).or_insert(local);
-            check(local <= since + LATE + PAUSE, "limits", || {
+            check(local <= since + LATE + RETRY_DELAY, "limits", || {
                 format!(
-                    "{which:?} waits under an old limit since {since:?}: {:?}",
-                    self.told
+                    "{which:?} has waited under an old limit since {since:?}: {:?}",
+                    self.known
                 )
             })?;
         }
@@ -217,14 +218,14 @@ impl Limits {
             && !is_dazed(process, now)
             && !self.closed.contains(&at)
             && (slot == 0 || place.is_none_or(|_| now >= self.settings.slots.known(slot)));
-        let interval = (self.settings.lease / 3).min(LONGEST);
+        let interval = (self.settings.lease / 3).min(LONGEST_INTERVAL);
         let patience = interval + self.settings.timeout * 2 + LATE;
         let asked = self.asked.entry(at).or_insert(local);
         if !could {
             *asked = local;
         }
         check(local <= *asked + patience, "limits", || {
-            format!("p{at} asks for no limits since {asked:?}")
+            format!("p{at} has not asked for limits since {asked:?}")
         })
     }
 

@@ -1,5 +1,8 @@
 //! The promises that must hold. The judge shares no code with a core: it uses the servers' own logs, the events that
 //! callers received, and the calls themselves.
+//!
+//! The world calls a method of the judge for each event. In all of them, `at` is the number of a process, `now` is the
+//! world's time, and `local` is the time on the process's clock.
 
 mod budgets;
 mod callers;
@@ -42,10 +45,10 @@ use storage::Storage;
 /// A process and one of its permits.
 type Who = (usize, PermitId);
 
-/// How late a process that runs may be.
+/// How much later than it is due a running process may do something.
 const LATE: Duration = Duration::from_millis(10);
 
-/// True if a process is suspended, or was until a moment ago.
+/// True if a process is suspended, or was until a moment ago. Then it may be late with everything.
 fn is_dazed(process: &Process, now: Duration) -> bool {
     now < process.suspended_until + LATE
 }
@@ -85,7 +88,7 @@ struct Flight {
     sent: Time,
     /// Units that its process had already given up, and that no other call can bring back.
     given_up: Vec<GivenUp>,
-    /// The units that it was sent to release, if its server refused to.
+    /// The ids that it was sent to release, but its server refused to run the release.
     not_released: BTreeSet<(Key, u64)>,
 }
 
@@ -102,7 +105,9 @@ type Flights = BTreeMap<(usize, CallId), Flight>;
 
 /// The calls of a process that are in flight.
 fn of_process(flights: &mut Flights, at: usize) -> impl Iterator<Item = &mut Flight> {
-    let own = flights.iter_mut().filter(move |((of, _), _)| *of == at);
+    let own = flights
+        .iter_mut()
+        .filter(move |((process, _), _)| *process == at);
     own.map(|(_, flight)| flight)
 }
 
@@ -118,11 +123,11 @@ pub struct Judge {
     limits: Limits,
     /// Operators' questions.
     pub questions: Questions,
-    /// The processes that remembered a claim a moment ago.
+    /// The processes that still remembered a claim at the last check.
     busy: BTreeSet<usize>,
-    /// Judges claims that are admitted without their server.
+    /// Judges claims that are admitted without their server. `None`: the schedule has no such claims.
     shares: Option<Shares>,
-    /// Judges claims with budgets, instead of all the others.
+    /// Judges claims with budgets. If it is there, it gets the events instead of all the others.
     budgets: Option<Budgets>,
 }
 
@@ -168,7 +173,7 @@ impl Judge {
         self.note(verdict);
     }
 
-    /// Picks a level of a permit that a process holds. Returns the permit, the size of the level, and its key.
+    /// Picks a level of a permit that a process holds. Returns the permit, the level's units and limit, and its key.
     pub fn resizable(&self, at: usize, pick: usize) -> Option<(PermitId, Resize, Key)> {
         // No permit with budgets changes its weight.
         self.budgets.is_none().then_some(())?;
@@ -181,7 +186,7 @@ impl Judge {
         self.callers.heaviest(at, key)
     }
 
-    /// A caller has claimed more units for a permit.
+    /// A caller claims more units for a permit: `claim` is for the growth, which has a separate id.
     pub fn grows(
         &mut self,
         at: usize,
@@ -196,7 +201,7 @@ impl Judge {
         }
     }
 
-    /// A caller has given up units of a permit.
+    /// A caller gives up units of a permit. The process releases them as `parts`, with separate ids.
     pub fn shrinks(
         &mut self,
         at: usize,
@@ -209,7 +214,7 @@ impl Judge {
             if keeps > 0 {
                 self.calls.shrunk(who, (key, keeps), local);
             } else {
-                self.calls.is_due(who, local, &self.flights);
+                self.calls.mark_due(who, local, &self.flights);
                 self.calls.over(who);
             }
             if let Some(shares) = &mut self.shares {
@@ -218,7 +223,7 @@ impl Judge {
         }
     }
 
-    /// Checks that servers hold what callers know, in processes that have all their answers.
+    /// Checks that servers hold the units that callers have, for processes that wait for no answer.
     pub fn weigh(&mut self, processes: &[Process], servers: &[Server], now: Duration) {
         if self.budgets.is_some() {
             return;
@@ -235,8 +240,8 @@ impl Judge {
             {
                 continue;
             }
-            for unit in units {
-                verdict = verdict.and_then(|()| self.storage.weighs(servers, unit, now));
+            for part in units {
+                verdict = verdict.and_then(|()| self.storage.check_weight(servers, part, now));
             }
         }
         self.note(verdict);
@@ -262,14 +267,14 @@ impl Judge {
             return budgets.released((at, permit), now);
         }
         for who in self.callers.family((at, permit)) {
-            self.calls.is_due(who, local, &self.flights);
+            self.calls.mark_due(who, local, &self.flights);
             self.calls.over(who);
             self.shares.iter_mut().for_each(|shares| shares.over(who));
         }
         self.callers.over((at, permit));
     }
 
-    /// The claims of a call that callers have not given up.
+    /// The claims in a call, without those that callers have given up.
     pub fn claims(&self, at: usize, call: CallId) -> Vec<PermitId> {
         let open = self.open();
         let flight = self.flights.get(&(at, call)).into_iter();
@@ -296,7 +301,7 @@ impl Judge {
         self.callers.open()
     }
 
-    /// A process sends a call.
+    /// A process sends a call. `times` are the world's and the process's.
     pub fn sent(&mut self, at: usize, process: &Process, call: &Call, times: (Duration, Time)) {
         let (now, local) = times;
         if self.budgets.is_some() {
@@ -339,7 +344,7 @@ impl Judge {
 
     /// True if a process knows that the server of a semaphore is unwell.
     fn is_unwell(&self, at: usize, key: Key, local: Time) -> bool {
-        let server = self.calls.place_of(at, key);
+        let server = self.calls.server_of(at, key);
         self.calls.is_unwell(at, server, local)
     }
 
@@ -363,8 +368,8 @@ impl Judge {
         }
     }
 
-    /// A caller receives an event.
-    pub fn told(
+    /// A caller receives an event. `times` are the world's and the process's.
+    pub fn received(
         &mut self,
         at: usize,
         process: &Process,
@@ -374,7 +379,7 @@ impl Judge {
     ) {
         let who = (at, event.permit());
         if let Some(budgets) = &mut self.budgets {
-            let verdict = budgets.told(who, event, (process, servers), times);
+            let verdict = budgets.received(who, event, (process, servers), times);
             return self.note(verdict);
         }
         if let Event::Released(_) = event {
@@ -389,11 +394,11 @@ impl Judge {
         for other in self.callers.family(who) {
             match event {
                 Event::Lost(_) if is_closed => {
-                    self.calls.is_due(other, times.1, &self.flights);
+                    self.calls.mark_due(other, times.1, &self.flights);
                     self.calls.over(other);
                     self.shares.iter_mut().for_each(|shares| shares.over(other));
                 }
-                // Admitted without its server.
+                // The token 0: the claim is admitted without its server.
                 Event::Granted(_, [0, ..]) => {
                     self.calls.granted(other, false);
                     self.calls.lost(other);
@@ -415,7 +420,7 @@ impl Judge {
         }
         // Growths of a permit have their own tokens.
         let permits = self.callers.with_growths(who);
-        let seen = callers::Seen {
+        let context = callers::EventContext {
             process,
             times,
             flights: &self.flights,
@@ -424,14 +429,14 @@ impl Judge {
             limits: &self.limits,
             calls: &self.calls,
         };
-        let verdict = self.callers.told(who, event, &seen);
+        let verdict = self.callers.received(who, event, &context);
         self.note(verdict);
         let levels = self.callers.levels(who).unwrap_or_default();
         let mut keys = levels.iter().map(|(_, level)| level.key);
         let is_unwell = keys.any(|key| self.is_unwell(at, key, times.1));
         let is_unwell = is_unwell && !is_dazed(process, times.0);
         if let Some(shares) = &mut self.shares {
-            let verdict = shares.told(who, event, (times.1, is_unwell));
+            let verdict = shares.received(who, event, (times.1, is_unwell));
             self.note(verdict);
         }
         let is_grant = matches!(event, Event::Granted(..) | Event::Regained(..));
@@ -441,7 +446,9 @@ impl Judge {
             self.callers.grown(who);
             for (permit, level) in levels.into_iter().filter(|_| !is_admitted) {
                 let weight = (level.key, level.weight);
-                let verdict = self.storage.is_held(servers, (at, permit), weight, times.0);
+                let verdict = self
+                    .storage
+                    .check_held(servers, (at, permit), weight, times.0);
                 self.note(verdict.or_else(|violation| match is_revoked {
                     true => Ok(()),
                     false => Err(violation),
@@ -449,7 +456,7 @@ impl Judge {
                 let is_disturbed = |key| self.storage.is_disturbed(key);
                 let verdict = self
                     .callers
-                    .overlap((level.key, self.limits.highest(level.key)), is_disturbed);
+                    .check_overlap((level.key, self.limits.highest(level.key)), is_disturbed);
                 self.note(verdict);
             }
         }
@@ -510,7 +517,7 @@ impl Judge {
         }
     }
 
-    /// A server has run a pause for `length` ms, or the end of a pause.
+    /// A server has run a pause for `length` ms, or the end of a pause if that is 0. `is_paused` is its answer.
     pub fn paused(&mut self, server: usize, run: &Run, length: i64, is_paused: bool) {
         if let Some(budgets) = &mut self.budgets {
             let verdict = budgets.ran(server, run);
@@ -522,23 +529,23 @@ impl Judge {
         self.note(verdict);
     }
 
-    /// A process has requested a pause of a semaphore until `until`, or its end.
-    pub fn closes(&mut self, of: (usize, Key), until: Option<Time>) {
-        self.callers.closes(of, until);
+    /// A process requests a pause of a semaphore until `until`, or the end of its pause.
+    pub fn requests_pause(&mut self, at_key: (usize, Key), until: Option<Time>) {
+        self.callers.requests_pause(at_key, until);
     }
 
     /// The message of a grant arrives at its process.
     pub fn notified(&mut self, at: usize, message: Message, local: Time) {
         let who = (at, PermitId(message.serial % GENERATION));
-        // With shares, a process may have to hold back the next poll of a claim, because the claim would exceed the
-        // share.
+        // An older token is no news. With shares, a process may have to hold back the next poll, because the claim
+        // would exceed the share.
         let is_last = self.storage.tokens(who).max() == Some(message.token);
         if is_last && self.shares.is_none() {
             self.calls.notified(who, local);
         }
     }
 
-    /// The message of a revocation has arrived at its process, which has already emitted its events.
+    /// The message of a revocation has arrived at its process, which has emitted all events that follow from it.
     pub fn heard(&mut self, at: usize, permit: PermitId) {
         if self.budgets.is_some() {
             return;
@@ -556,8 +563,8 @@ impl Judge {
         for (at, process) in processes.iter().enumerate() {
             let is_idle = process.core.as_ref().is_some_and(Shipped::is_idle);
             // Once a process has forgotten its last claim, its servers must hold nothing of it.
-            let forgets = is_idle && self.busy.remove(&at);
-            if forgets {
+            let has_forgotten = is_idle && self.busy.remove(&at);
+            if has_forgotten {
                 let verdict = self.storage.forgets(servers, at, now);
                 self.note(verdict);
             } else if !is_idle {
@@ -583,7 +590,7 @@ impl Judge {
         self.note(verdict);
     }
 
-    /// A runtime of a process has no connection.
+    /// A runtime of a process has lost its connection to a server, or cannot make one.
     pub fn gone(&mut self, at: usize, (runtime, server): (usize, usize), local: Time) {
         self.callers.failed(at, server, local);
         if runtime == 0 {
@@ -652,7 +659,7 @@ impl Judge {
         self.storage.migrated(key, way, ahead);
     }
 
-    /// The replica of a server has taken its place. It has every grant that counts.
+    /// The replica of a server has taken its place. It has every grant that was confirmed.
     pub fn failed_over(&mut self, server: usize) {
         if let Some(budgets) = &mut self.budgets {
             return budgets.forgets(server);
@@ -675,7 +682,7 @@ impl Judge {
         self.storage.restarted(server, data);
     }
 
-    /// Every claim has been over for a while, and nothing is broken.
+    /// Every claim has been over for a while, and nothing fails any more.
     pub fn settled(&mut self, servers: &[Server], now: Duration) {
         if let Some(budgets) = &mut self.budgets {
             let verdict = budgets.settled(servers, now);
@@ -700,7 +707,7 @@ impl Judge {
             .collect()
     }
 
-    /// A budget of a server as it is long after the end, at this time of the server's clock in ms.
+    /// A script has run at a budget of a server long after all claims were over. `clock` is the server's, in ms.
     pub fn touched(&mut self, server: usize, key: Key, data: &(View, BudgetView), clock: i64) {
         if let Some(budgets) = &mut self.budgets {
             let verdict = budgets.touched((server, key), data, clock);
@@ -717,7 +724,7 @@ impl Judge {
         for (at, process) in processes.iter().enumerate() {
             let is_idle = process.core.as_ref().is_none_or(Shipped::is_idle);
             // A process sends nothing to a server that has not reported its time, so it cannot release units whose slot
-            // moved there. These units expire, and each unanswered refresh may have postponed that.
+            // moved there, and remembers them until they expire.
             let is_timed = self.calls.are_timed(at);
             self.note(check(is_idle || !is_timed, "memory", || {
                 format!("p{at} remembers what is over: {:?}", process.core)
@@ -726,7 +733,7 @@ impl Judge {
             let verdict = self.callers.check_memory(at, leases, is_timed);
             self.note(verdict);
         }
-        let verdict = self.callers.weights.all_told(processes);
+        let verdict = self.callers.weights.check_all_reported(processes);
         self.note(verdict);
         let verdict = self.storage.end(servers, now);
         self.note(verdict);

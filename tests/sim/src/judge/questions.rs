@@ -1,5 +1,6 @@
-//! Operators' questions: they are answered if nothing prevents it, are not given up early, and run once if a second run would
-//! answer differently. The simulation enforces the deadlines itself, so the checks of deadlines cover only the simulation.
+//! Operators' questions (`usage`, `revoke`, `pause`): they are answered if nothing prevents it, are not given up early,
+//! and run once if a second run would answer differently. The simulation itself enforces their deadlines, so the checks
+//! of deadlines cover only the simulation.
 
 use super::{Verdict, check};
 use proto::{core::CallFailure, verbs::CommandFault};
@@ -11,10 +12,10 @@ pub struct Questions(BTreeMap<u64, OpenQuestion>);
 
 #[derive(Debug)]
 struct OpenQuestion {
-    /// The last time at which something prevented an answer, or the time of the question.
+    /// When something last prevented an answer, or when the question was asked.
     well_since: Duration,
     deadline: Duration,
-    /// True if a second run does the same.
+    /// True if a second run gives the same answer.
     may_repeat: bool,
     runs: usize,
 }
@@ -38,7 +39,7 @@ impl Questions {
         }
     }
 
-    /// The process is suspended until `then`, so it cannot end its question earlier.
+    /// The process is suspended until `then`, so it cannot end its question before.
     pub fn delayed(&mut self, number: u64, then: Duration) {
         if let Some(open) = self.0.get_mut(&number) {
             open.deadline = open.deadline.max(then);

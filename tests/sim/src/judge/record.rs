@@ -7,7 +7,7 @@ use super::{
     effect::{Name, has_room, live, waiting},
     is_dazed,
     limits::Limits,
-    storage::knows,
+    storage::is_present,
 };
 use crate::{
     process::Process,
@@ -16,11 +16,12 @@ use crate::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
+/// The state of a claim and its permit, as the caller knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Waits,
     Holds,
-    /// Its caller knows that the permit is lost, and goes on.
+    /// The permit is lost, and its caller goes on. It may come back.
     Lost,
     Over,
 }
@@ -31,25 +32,26 @@ pub(super) struct Lease {
     /// The permit, or a growth of it.
     pub(super) permit: PermitId,
     pub(super) levels: Vec<Level>,
-    /// The end of the time for which its permit may be held, counted from the sending of the last answered call.
+    /// When it ends, counted from the sending of the last call whose answer granted or kept it.
     pub(super) until: Option<Time>,
     /// The same, counting only answers that came in time.
     pub(super) counts_until: Option<Time>,
-    /// The end of the time for which it counts as alive in the queue, counted in the same way.
+    /// When it stops to count as alive in the queue, counted in the same way.
     pub(super) alive: Option<Time>,
-    /// The last answer that came in time, and a later answer that came too late. The late one may count or not.
+    /// The last answer that came in time, and a later answer that came too late. A core may use the late one or ignore
+    /// it.
     pub(super) answers: [Option<Acquired>; 2],
     /// True if a server has reported that units of it are gone.
     pub(super) is_not_found: bool,
-    /// True if a key of another type kept its last acquire from running.
+    /// True if its last acquire met a key of another type, which another program wrote, and did not run.
     pub(super) meets_foreign_key: bool,
     /// True if its server refused it last, even if its process does not know that.
     pub(super) is_given_up: bool,
-    /// Until when the level at which it waits is paused at least, by the last answer in time; and when that answer
-    /// came.
+    /// By the last answer in time: the end of the pause of the level at which it waits, and when that answer came.
     pub(super) paused: Option<(Time, Time)>,
 }
 
+/// A claim and its permit, as its caller and its process know them.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) claim: Claim,
@@ -66,20 +68,21 @@ pub(super) struct Record {
     pub(super) room_since: Option<Time>,
     /// The server of the level that an operator has revoked.
     pub(super) revoked: Option<usize>,
-    /// Since when its process could have learned of the revocation from the server. `None`: it cannot now, or need not.
+    /// Since when its process could have learned of the revocation from the server. `None`: it cannot.
     pub(super) hears_since: Option<Time>,
-    /// Since when it has part of a wider level but not all of a narrower one, and its process could know.
+    /// Since when servers have had part of a wider level but not all of a narrower one, and its process could know.
     pub(super) disordered_since: Option<Time>,
-    /// Since when it has been the next one at the end of a pause, and its process could know.
+    /// Since when it could have been granted because a pause is over, and its process could know.
     pub(super) opened_since: Option<Time>,
-    /// Since when it could send heartbeats to the server in whose queue it is.
+    /// Since when its process could send heartbeats to the server in whose queue it is.
     pub(super) beats_since: Option<Time>,
     /// True while the server in `revoked` remembers the revocation.
     pub(super) is_remembered: bool,
     /// True once it was granted.
     pub(super) was_granted: bool,
-    /// True if its process is suspended, or was until a moment ago. `was_dazed` stays true from then on.
+    /// True if its process is suspended, or was until a moment ago.
     pub(super) is_dazed: bool,
+    /// True once that has been the case.
     pub(super) was_dazed: bool,
 }
 
@@ -100,8 +103,8 @@ pub(super) struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    /// True if the thread of the process can reach a server.
-    fn is_here(&self, number: usize) -> bool {
+    /// True if the keeper's thread of the process can reach a server.
+    fn can_reach(&self, number: usize) -> bool {
         let (server, now) = (&self.servers[number], self.now);
         let link = &self.process.links[self.process.settings.link(0, number)];
         let is_quiet = link.stalled_until <= now && link.deaf_until <= now && server.is_ready(now);
@@ -130,7 +133,7 @@ impl Moment<'_> {
     /// Returns since when something has been possible without a break: since `old`, or since the last failed call if
     /// that is later. Returns `None` if it is not possible now.
     fn since(&self, old: Option<Time>, could: bool, servers: &[usize]) -> Option<Time> {
-        let could = could && servers.iter().all(|server| self.is_here(*server));
+        let could = could && servers.iter().all(|server| self.can_reach(*server));
         let failed = servers.iter().filter_map(|server| self.failed(*server));
         could.then(|| {
             old.unwrap_or(self.local)
@@ -172,13 +175,14 @@ impl Lease {
     fn is_known(&self, moment: &Moment<'_>) -> bool {
         self.levels.iter().any(|level| {
             let (view, clock) = moment.view(level.key);
-            knows(&view, moment.who, clock)
+            is_present(&view, moment.who, clock)
         })
     }
 }
 
 impl Record {
-    /// True if the last answer proves that the token of a grant is not its own: the claim waited, and that token was taken.
+    /// True if the last answer proves that the token of a grant is another claim's: this one still waited when that
+    /// token was given.
     pub(super) fn is_stale(&self, event: Event) -> bool {
         let (Event::Granted(_, [token, 0, ..]), [lease]) = (event, &self.leases[..]) else {
             return false;
@@ -228,13 +232,14 @@ impl Record {
         own.map(|level| level.weight).sum()
     }
 
+    /// True if a lease of it has this id: its own, or that of a growth.
     pub(super) fn has_part(&self, permit: PermitId) -> bool {
         self.leases.iter().any(|lease| lease.permit == permit)
     }
 
-    /// The earliest time that `of` returns for its leases, or `None` if one of them has none.
-    pub(super) fn least(&self, of: impl Fn(&Lease) -> Option<Time>) -> Option<Time> {
-        self.leases.iter().map(of).min().flatten()
+    /// The earliest time that `time_of` returns for its leases, or `None` if one of them has none.
+    pub(super) fn earliest(&self, time_of: impl Fn(&Lease) -> Option<Time>) -> Option<Time> {
+        self.leases.iter().map(time_of).min().flatten()
     }
 
     /// Checks the record at this instant.
@@ -262,7 +267,7 @@ impl Record {
         self.check_times(moment)
     }
 
-    fn says(&self, moment: &Moment<'_>, what: &str) -> String {
+    fn describe(&self, moment: &Moment<'_>, what: &str) -> String {
         let ((at, permit), local) = (moment.who, moment.local);
         format!("p{at} {permit:?} {what} at {local:?}: {self:?}")
     }
@@ -271,7 +276,7 @@ impl Record {
     fn check_shutdown(&self, moment: &Moment<'_>) -> Verdict {
         let closed = moment.closed.map(|closed| closed.max(self.asked) + LATE);
         let is_late = self.state != State::Lost && closed.is_some_and(|by| moment.local > by);
-        check(!is_late, "a shutdown", || self.says(moment, "is left"))
+        check(!is_late, "a shutdown", || self.describe(moment, "is left"))
     }
 
     /// Checks that a claim is answered within its budget, and that a holder is notified in time.
@@ -279,12 +284,12 @@ impl Record {
         let budget = moment.process.settings.timeout * 2;
         let end = self.asked + self.claim.longest_wait() + budget + LATE;
         let is_late = self.state == State::Waits && moment.local > end;
-        check(!is_late, "F3", || self.says(moment, "has no answer"))?;
-        let until = self.least(|lease| lease.until);
+        check(!is_late, "F3", || self.describe(moment, "has no answer"))?;
+        let until = self.earliest(|lease| lease.until);
         let is_kept = self.state == State::Holds && !self.is_degraded;
         let is_over = is_kept && Some(moment.local) > until;
         check(!is_over, "S2", || {
-            self.says(moment, "is not told that it is lost")
+            self.describe(moment, "is not notified that it is lost")
         })
     }
 
@@ -292,8 +297,8 @@ impl Record {
     fn check_return(&mut self, moment: &Moment<'_>) -> Verdict {
         let settings = &moment.process.settings;
         let could = self.levels().all(|level| {
-            let is_here = moment.is_here(settings.server_of(level.key));
-            is_here && !moment.is_poisoned(level.key) && self.has_room(level, moment)
+            let can_reach = moment.can_reach(settings.server_of(level.key));
+            can_reach && !moment.is_poisoned(level.key) && self.has_room(level, moment)
         });
         self.room_since = could.then(|| self.room_since.unwrap_or(moment.local));
         let patience = settings.absence() + settings.timeout + LATE;
@@ -301,7 +306,7 @@ impl Record {
             .room_since
             .filter(|since| moment.local > *since + patience);
         check(is_late.is_none(), "a return", || {
-            self.says(moment, "does not come back")
+            self.describe(moment, "does not come back")
         })
     }
 
@@ -323,7 +328,7 @@ impl Record {
         view.queue.is_empty() && fits && !is_kept_away
     }
 
-    /// Checks that the holder of a revoked permit is notified once its process can ask the server.
+    /// Checks that the holder of a revoked permit is notified once its process can learn of that from the server.
     fn check_revocation(&mut self, moment: &Moment<'_>, server: usize) -> Verdict {
         let settings = &moment.process.settings;
         let could = self.is_remembered && !self.is_poisoned(moment);
@@ -333,7 +338,7 @@ impl Record {
             .hears_since
             .filter(|since| moment.local > *since + patience);
         check(is_late.is_none(), "a revocation", || {
-            self.says(moment, "is not told that it was revoked")
+            self.describe(moment, "is not notified that it was revoked")
         })
     }
 
@@ -351,15 +356,15 @@ impl Record {
     fn check_waits(&self, moment: &Moment<'_>) -> Verdict {
         let waits = self.state == State::Waits && self.revoked.is_none();
         let late = self.waits().find(|(lease, level)| {
-            let over = level.wait.map(|wait| self.asked + wait.time);
-            let paused = lease.paused.zip(over);
-            paused.is_some_and(|((until, told), over)| {
+            let wait_ends = level.wait.map(|wait| self.asked + wait.time);
+            let paused = lease.paused.zip(wait_ends);
+            paused.is_some_and(|((until, answered), wait_ends)| {
                 // A pause that ended before the answer came is no reason.
-                over.max(told) < until && moment.local > told + LATE
+                wait_ends.max(answered) < until && moment.local > answered + LATE
             })
         });
         check(!waits || late.is_none(), "a pause", || {
-            self.says(moment, "waits for a pause that outlasts its wait")
+            self.describe(moment, "waits for a pause that outlasts its wait")
         })
     }
 
@@ -382,14 +387,14 @@ impl Record {
             Some((Some(_), _)) => settings.timeout + LATE,
             _ => settings.heartbeat() + settings.timeout * 2 + LATE,
         };
-        let named = key.map(|key| moment.calls.named(moment.who, key));
+        let named = key.map(|key| moment.calls.last_named(moment.who, key));
         // If the server's clock was set forward, the pause is over before the end that the process knows.
-        let told = next.and_then(|(paused, _)| paused).map(|(until, _)| until);
-        let since = self.opened_since.max(named).max(told);
+        let known_end = next.and_then(|(paused, _)| paused).map(|(until, _)| until);
+        let since = self.opened_since.max(named).max(known_end);
         let is_late = self.opened_since.is_some()
             && since.is_some_and(|since| moment.local > since + patience);
         check(!is_late, "a pause", || {
-            self.says(moment, "is the next after a pause, and does not poll")
+            self.describe(moment, "could be granted after a pause, and does not poll")
         })
     }
 
@@ -401,31 +406,31 @@ impl Record {
         let key = key.filter(|key| !moment.is_poisoned(*key));
         let servers: Vec<_> = key.iter().map(|key| settings.server_of(*key)).collect();
         self.beats_since = moment.since(self.beats_since, key.is_some(), &servers);
-        let named = key.map(|key| moment.calls.named(moment.who, key));
+        let named = key.map(|key| moment.calls.last_named(moment.who, key));
         let patience = settings.heartbeat() + settings.timeout * 2 + LATE;
         let since = self.beats_since.zip(named);
         let is_late =
             since.is_some_and(|(since, named)| moment.local > since.max(named) + patience);
         check(!is_late, "a heartbeat", || {
-            self.says(moment, "waits and does not poll")
+            self.describe(moment, "waits and does not poll")
         })
     }
 
-    /// Checks that a waiting claim holds nothing wider than the level that it waits for. A heartbeat finds units that
-    /// were lost.
+    /// Checks that a waiting claim holds nothing wider than the level that it waits for. If units of a narrower level
+    /// are lost, its next heartbeat finds that out.
     fn check_levels(&mut self, moment: &Moment<'_>) -> Verdict {
         if self.leases.len() < 2 {
             return Ok(());
         }
         let settings = &moment.process.settings;
-        let known: Vec<_> = self
+        let are_known: Vec<_> = self
             .leases
             .iter()
             .map(|lease| lease.is_known(moment))
             .collect();
-        let held = self.leases.iter().position(|lease| !lease.is_held(moment));
+        let first_gap = self.leases.iter().position(|lease| !lease.is_held(moment));
         let is_poisoned = self.is_poisoned(moment);
-        let is_wrong = held.is_some_and(|first| known[first + 1..].contains(&true));
+        let is_wrong = first_gap.is_some_and(|gap| are_known[gap + 1..].contains(&true));
         let is_wrong = is_wrong && !is_poisoned;
         let servers: Vec<_> = (0..moment.servers.len()).collect();
         self.disordered_since = moment.since(self.disordered_since, is_wrong, &servers);
@@ -434,7 +439,7 @@ impl Record {
             .disordered_since
             .filter(|since| moment.local > *since + patience);
         check(is_late.is_none(), "the levels", || {
-            self.says(moment, "holds a wider level and not a narrower one")
+            self.describe(moment, "holds a wider level and not a narrower one")
         })
     }
 }

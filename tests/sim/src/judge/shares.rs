@@ -1,4 +1,4 @@
-//! Checks of claims that are admitted up to a share while their server is unavailable.
+//! Checks of claims that are admitted while their server is unavailable, up to the process's share of each limit.
 
 use super::{Flights, LATE, Verdict, Who, calls::Calls, check, is_dazed};
 use crate::{
@@ -17,25 +17,27 @@ use std::{
 
 /// A claim, or its permit.
 #[derive(Debug)]
-struct Record {
+struct ClaimRecord {
     claim: Claim,
-    /// The permit that it adds to.
+    /// If it is a growth: its permit.
     parent: Option<Who>,
     is_strict: bool,
     asked: Time,
     is_held: bool,
     is_degraded: bool,
-    /// When its process last learned that it waits.
+    /// When its process last received the answer that it waits.
     queued: Option<Time>,
-    /// Since when a degraded permit could have had its place: the limit has room, and its server works.
+    /// Since when a degraded permit could have been acquired at its server, which works and has room.
     room_since: Option<Time>,
 }
 
+/// The part of the judge that follows claims without a server.
 #[derive(Debug)]
 pub(super) struct Shares {
     settings: Settings,
+    /// The policy of each process.
     policies: Vec<Policy>,
-    records: BTreeMap<Who, Record>,
+    records: BTreeMap<Who, ClaimRecord>,
     /// The counts of live processes that each process received, and when.
     live: BTreeMap<usize, Vec<(Time, u32)>>,
 }
@@ -51,7 +53,7 @@ impl Shares {
     }
 
     pub(super) fn asked(&mut self, who: Who, claim: Claim, local: Time) {
-        let record = Record {
+        let record = ClaimRecord {
             claim,
             parent: None,
             is_strict: claim.levels().any(|level| level.is_strict),
@@ -75,12 +77,12 @@ impl Shares {
         }
     }
 
-    /// A caller has given up units, and keeps `keeps`.
-    pub(super) fn shrunk(&mut self, who: Who, (key, keeps): (Key, u32)) {
+    /// A caller gives up units of a key, and keeps `kept`.
+    pub(super) fn shrunk(&mut self, who: Who, (key, kept): (Key, u32)) {
         if let Some(record) = self.records.get_mut(&who) {
             let mut levels = record.claim.0.iter_mut().flatten();
             if let Some(level) = levels.find(|level| level.key == key) {
-                level.weight = keeps;
+                level.weight = kept;
             }
         }
     }
@@ -130,47 +132,47 @@ impl Shares {
         }
     }
 
-    /// The most units of a limit that a process may have admitted. A count that it receives at this instant may not
-    /// apply yet.
+    /// The most units of a limit that a process may have admitted. A count of live processes that it receives at this
+    /// instant may or may not apply already.
     fn share(&self, at: usize, limit: u32, local: Time) -> u32 {
-        let told = self.live.get(&at).map_or(&[][..], Vec::as_slice);
-        let before = told.partition_point(|(then, _)| *then < local);
-        let shares = [told, &told[..before]].map(|told| self.share_if(at, limit, told));
+        let counts = self.live.get(&at).map_or(&[][..], Vec::as_slice);
+        let before = counts.partition_point(|(then, _)| *then < local);
+        let shares = [counts, &counts[..before]].map(|counts| self.share_by(at, limit, counts));
         shares[0].max(shares[1])
     }
 
-    /// A server that has lost its data starts to count from one again. So the highest count applies that was received
-    /// within a lease before the last one.
-    fn share_if(&self, at: usize, limit: u32, told: &[(Time, u32)]) -> u32 {
+    /// The share by these counts of live processes. A server that has lost its data starts to count from one again. So
+    /// the highest count applies that was received within a lease before the last one.
+    fn share_by(&self, at: usize, limit: u32, counts: &[(Time, u32)]) -> u32 {
         match self.policies[at] {
             Policy::Refuse => return 0,
             Policy::Admit => return u32::MAX,
             Policy::Half => return limit.div_ceil(2),
             Policy::Share => {}
         }
-        let last = told.last().map_or(Time::ZERO, |(then, _)| *then);
-        let lately = told
+        let last = counts.last().map_or(Time::ZERO, |(then, _)| *then);
+        let lately = counts
             .iter()
             .filter(|(then, _)| *then + self.settings.lease >= last);
         let live = lately.map(|(_, live)| *live).max();
         live.map_or(1, |live| limit.div_ceil(live))
     }
 
-    /// The number of units that a process may always admit. The highest count of live processes that it ever received
-    /// may apply for two leases.
+    /// The number of units that a process may admit at any time. It is the share by the highest count of live processes
+    /// that it ever received, because that count may still apply.
     fn least_share(&self, at: usize, limit: u32) -> u32 {
-        let told = self.live.get(&at).into_iter().flatten();
-        let most = told.map(|(_, live)| *live).max();
+        let counts = self.live.get(&at).into_iter().flatten();
+        let most = counts.map(|(_, live)| *live).max();
         match self.policies[at] {
             Policy::Share => limit.div_ceil(most.unwrap_or(limit)),
-            _ => self.share_if(at, limit, &[]),
+            _ => self.share_by(at, limit, &[]),
         }
     }
 
-    /// Checks that claims that are admitted without a server, or granted while one is unwell, are within the share,
-    /// together with everything that the process has. A claim is refused as unavailable only if it may have no room in
-    /// the share.
-    pub(super) fn told(
+    /// A caller receives an event. A claim that is admitted without a server, or granted while one is unwell, must fit
+    /// into the share together with everything that the process has. A claim may be refused as unavailable only if it
+    /// may have no room in the share.
+    pub(super) fn received(
         &mut self,
         who: Who,
         event: Event,
@@ -195,12 +197,12 @@ impl Shares {
                         "events",
                         || {
                             format!(
-                                "{who:?} is admitted before it is told that it goes on without its server"
+                                "{who:?} is admitted before the event that it goes on without its server"
                             )
                         },
                     )?;
                 }
-                if token == 0 || is_unwell && self.is_bound(who) {
+                if token == 0 || is_unwell && self.must_fit_share(who) {
                     let none = BTreeSet::new();
                     return self.is_within(who, (&none, &none), local);
                 }
@@ -208,8 +210,8 @@ impl Shares {
             Event::Refused(_, Refusal::Unavailable) => {
                 let budget = record.claim.longest_wait() + self.settings.timeout * 2;
                 let is_spent = local >= record.asked + budget;
-                let is_never = record.is_strict || record.parent.is_some();
-                let is_right = is_spent || is_never || self.may_be_beyond(who);
+                let is_never_admitted = record.is_strict || record.parent.is_some();
+                let is_right = is_spent || is_never_admitted || self.may_be_beyond(who);
                 self.over(who);
                 return check(is_right, "the share", || {
                     format!("{who:?} is refused, and has room in its share")
@@ -221,7 +223,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Checks that no process asks for more than its share while others may have admitted claims up to theirs.
+    /// Checks that no process acquires more than its share while others may have admitted claims up to theirs.
     pub(super) fn sent(
         &self,
         at: usize,
@@ -236,24 +238,24 @@ impl Shares {
                 let record = self.records.get(&(at, *permit));
                 record.is_some_and(|record| record.queued >= Some(other.sent))
             };
-            first_of(&other.call).filter(move |permit| !waits(permit))
+            first_named(&other.call).filter(move |permit| !waits(permit))
         });
-        let others: BTreeSet<_> = others.collect();
-        let bound = first_of(call).filter(|permit| {
+        let in_flight: BTreeSet<_> = others.collect();
+        let limited = first_named(call).filter(|permit| {
             let record = self.records.get(&(at, *permit));
             record.is_some_and(|record| {
                 let mut levels = record.claim.levels();
                 let is_unwell = levels.any(|level| is_unwell(level.key));
-                is_unwell && !record.is_held && self.is_bound((at, *permit))
+                is_unwell && !record.is_held && self.must_fit_share((at, *permit))
             })
         });
-        let bound: BTreeSet<_> = bound.collect();
-        let mut each = bound.iter().map(|permit| (at, *permit));
-        each.try_for_each(|who| self.is_within(who, (&others, &bound), local))
+        let limited: BTreeSet<_> = limited.collect();
+        let mut each = limited.iter().map(|permit| (at, *permit));
+        each.try_for_each(|who| self.is_within(who, (&in_flight, &limited), local))
     }
 
-    /// True if a claim must be within its share while a server is unwell.
-    fn is_bound(&self, who: Who) -> bool {
+    /// True if a claim must fit into the share while a server is unwell.
+    fn must_fit_share(&self, who: Who) -> bool {
         self.policies[who.0].shares() && !self.records[&who].is_strict
     }
 
@@ -269,21 +271,22 @@ impl Shares {
         })
     }
 
-    /// Checks that a claim is within its share. Units count that its process has, or has `asked` for. Claims in `asks`
-    /// are in the same call: those with a higher limit, and so a larger share, may have come later and do not count.
+    /// Checks that a claim fits into the share. The units count that its process has, and those of claims in flight. Of
+    /// the claims in the same call, those with a higher limit, and so a larger share, do not count: they may have come
+    /// later.
     fn is_within(
         &self,
         who: Who,
-        (asked, asks): (&BTreeSet<PermitId>, &BTreeSet<PermitId>),
+        (in_flight, same_call): (&BTreeSet<PermitId>, &BTreeSet<PermitId>),
         local: Time,
     ) -> Verdict {
         for level in self.records[&who].claim.levels() {
             let own = self.records.iter().filter(|((at, _), _)| *at == who.0);
             let levels = own.flat_map(|((_, permit), record)| {
-                let counts = record.is_held || *permit == who.1 || asked.contains(permit);
-                let comes = asks.contains(permit);
+                let counts = record.is_held || *permit == who.1 || in_flight.contains(permit);
+                let is_beside = same_call.contains(permit);
                 let levels = record.claim.levels();
-                levels.filter(move |other| counts || comes && other.limit <= level.limit)
+                levels.filter(move |other| counts || is_beside && other.limit <= level.limit)
             });
             let levels = levels.filter(|other| other.key == level.key);
             let units: u32 = levels.map(|level| level.weight).sum();
@@ -295,7 +298,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Checks that a degraded permit gets its place when it can.
+    /// Checks that a degraded permit is acquired at its server once that is possible.
     pub(super) fn pass(
         &mut self,
         processes: &[Process],
@@ -338,15 +341,15 @@ impl Shares {
                 .room_since
                 .is_some_and(|since| local > since + patience);
             check(!is_late, "a return", || {
-                format!("p{at} {permit:?} has no place: {record:?}")
+                format!("p{at} {permit:?} is not acquired at its server: {record:?}")
             })?;
         }
         Ok(())
     }
 }
 
-/// The claims that a call is the first to name.
-fn first_of(call: &Call) -> impl Iterator<Item = PermitId> {
+/// The claims that no call before this one has named.
+fn first_named(call: &Call) -> impl Iterator<Item = PermitId> {
     let wanted = call.commands.iter().flat_map(Command::wanted);
     let wanted = wanted.filter(|(_, wanted)| !wanted.was_sent);
     wanted.map(|(_, wanted)| wanted.id.permit())

@@ -12,16 +12,15 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most leases of one semaphore under which a permit is refreshed: that of the claim, and those of 33 additions
+/// The most leases of one semaphore under which a permit is refreshed: that of the claim, and those of 33 growths
 /// while one of them replaces others.
 const MOST_PARTS: usize = 34;
 
-/// See the module docs.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     /// The permit that each growth adds to.
     parents: BTreeMap<Who, Who>,
-    /// Parts taken from permits, whose release was not reported yet.
+    /// The parts that callers have taken from permits, until their release is reported.
     parts: BTreeSet<Who>,
 }
 
@@ -34,16 +33,16 @@ impl Weights {
     /// A process reports that a part taken from a permit is released.
     pub(super) fn released(&mut self, part: Who) -> Verdict {
         check(self.parts.remove(&part), "events", || {
-            format!("{part:?} is released, which nobody has taken from a permit")
+            format!("{part:?} is released, which no caller has taken from a permit")
         })
     }
 
     /// Checks that the release of each part was reported, in processes that run.
-    pub(super) fn all_told(&self, processes: &[Process]) -> Verdict {
+    pub(super) fn check_all_reported(&self, processes: &[Process]) -> Verdict {
         let mut parts = self.parts.iter();
         let left = parts.find(|(at, _)| processes[*at].core.is_some());
         check(left.is_none(), "events", || {
-            format!("the release of {left:?} is not told")
+            format!("the release of {left:?} is not reported")
         })
     }
 
@@ -54,12 +53,12 @@ impl Weights {
 }
 
 impl Callers {
-    /// A caller has claimed more units for a permit.
+    /// A caller claims more units for a permit.
     pub(super) fn grows(&mut self, growth: Who, parent: Who) {
         self.weights.parents.insert(growth, parent);
     }
 
-    /// The permit that callers know. For a granted growth, this is the permit to which it was added.
+    /// The permit under which callers know an id. For a granted growth, this is the permit to which it was added.
     pub(super) fn root(&self, who: Who) -> Who {
         let own = self.records.get(&who);
         let is_own = own.is_some_and(|record| !record.leases.is_empty());
@@ -105,7 +104,7 @@ impl Callers {
             .collect()
     }
 
-    /// A permit of a process that is held, and how its weight may change.
+    /// Picks a level of a permit that a process holds. Returns the permit, the level's units and limit, and its key.
     pub(super) fn resizable(&self, at: usize, pick: usize) -> Option<(PermitId, Resize, Key)> {
         let levels: Vec<_> = self.held_levels(at).collect();
         levels.get(pick % levels.len().max(1)).copied()
@@ -113,7 +112,7 @@ impl Callers {
 
     /// The permit of a process that holds the most units of a semaphore.
     pub(super) fn heaviest(&self, at: usize, key: Key) -> Option<(PermitId, Resize)> {
-        let levels = self.held_levels(at).filter(|(_, _, of)| *of == key);
+        let levels = self.held_levels(at).filter(|(_, _, other)| *other == key);
         let heaviest = levels.max_by_key(|(_, size, _)| size.units);
         heaviest.map(|(permit, size, _)| (permit, size))
     }
@@ -137,8 +136,8 @@ impl Callers {
         })
     }
 
-    /// A caller has given up units of a level. They are taken from the smallest addition first, and from the latest of
-    /// equal ones. The claim itself comes last. Returns how many units each affected part keeps.
+    /// A caller gives up units of a level. They are taken from the smallest growth first, from the latest of equal
+    /// ones, and from the claim itself last. Returns how many units each affected lease keeps.
     pub(super) fn shrinks(
         &mut self,
         who: Who,
@@ -167,10 +166,10 @@ impl Callers {
             self.weights.parents.remove(part);
         }
         if let Some(record) = self.records.get_mut(&who) {
-            let is_left = |level: &crate::subject::Level| level.weight > 0;
+            let has_units = |level: &crate::subject::Level| level.weight > 0;
             record
                 .leases
-                .retain(|lease| lease.levels.iter().any(is_left));
+                .retain(|lease| lease.levels.iter().any(has_units));
         }
         kept
     }

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// Much longer than any budget needs to be full again, in ms.
+/// Much longer than any budget takes until all units have come back, in ms.
 const AGES: i64 = 24 * 60 * 60 * 1_000;
 
 /// The result of a simulation.
@@ -42,11 +42,11 @@ pub struct Course {
 enum Happening {
     /// A step of the schedule.
     Step(Step),
-    /// A call leaves a process over a connection of this generation.
+    /// A call leaves a process. The numbers are the process and the generation of the connection.
     Leave(usize, u32, Call),
-    /// A call arrives at a server over a connection of this generation.
+    /// A call arrives at its server. The numbers are as for `Leave`.
     Call(usize, u32, Call),
-    /// An answer arrives at a process over this link, by a connection of this generation.
+    /// The answer to a call arrives at a process. The numbers are the process, its link, and the generation.
     Reply(usize, usize, u32, CallId, Vec<Said>),
     /// Another input arrives at a process.
     Input(usize, Input),
@@ -54,11 +54,11 @@ enum Happening {
     Resume(usize),
     /// A process tries to connect a link.
     Connect(usize, usize),
-    /// A connection of this generation and link breaks.
+    /// A connection of a process breaks. The numbers are the process, its link, and the generation.
     Cut(usize, usize, u32),
     /// An operator revokes an id of a semaphore.
     Revoke(Key, String),
-    /// The request to pause a semaphore, or to end its pause, arrives at a server from a process.
+    /// A process's request to pause a semaphore, or to end its pause, arrives at the server.
     PauseKey(usize, Key, Option<Duration>),
     /// A process sends an operator's question again.
     AskAgain(u64),
@@ -66,10 +66,11 @@ enum Happening {
     Question(Sent),
     /// An attempt of a question has ended.
     Outcome(Sent, Outcome),
-    /// Some keys of a moving slot move to the new server; with `Migrate`, all of them do.
+    /// The first keys of a moving slot move to the new server.
     Split(SlotNo),
+    /// The other keys of the slot do.
     Migrate(SlotNo),
-    /// A slot has moved.
+    /// The new server owns a slot whose keys have moved.
     Moved(SlotNo),
     /// All processes know of a move.
     Known,
@@ -79,11 +80,11 @@ enum Happening {
     Unmute(usize),
     /// A server starts.
     Start(usize, Data),
-    /// The judge compares held units with the permits that callers know.
+    /// The judge compares the units on servers with the permits that callers have.
     Weigh,
     /// All callers give up their claims.
     Quiet,
-    /// Nothing of the claims may be left.
+    /// The judge checks that nothing is left of the claims.
     Settled,
 }
 
@@ -93,12 +94,15 @@ struct World<'a> {
     runner: &'a Runner,
     now: Duration,
     random: Random,
+    /// The events to come, by their time and by the order in which they were scheduled.
     agenda: BTreeMap<(Duration, u64), Happening>,
-    filed: u64,
+    /// The number of events that were ever scheduled.
+    scheduled: u64,
     processes: Vec<Process>,
     servers: Vec<Server>,
+    /// How the caller of each claim behaves.
     conduct: BTreeMap<(usize, PermitId), Conduct>,
-    /// Growths without an outcome. Each has its permit, and the units of earlier growths that it replaces.
+    /// Growths without an outcome. Each has its permit, and the units of earlier growths that it replaces once granted.
     merges: BTreeMap<(usize, PermitId), (PermitId, Key, Resize)>,
     /// Operators' questions without a final outcome.
     questions: BTreeMap<u64, Asked>,
@@ -106,6 +110,7 @@ struct World<'a> {
     hidden: BTreeMap<(usize, usize), Duration>,
     judge: Judge,
     trace: Option<String>,
+    /// The number of scripts that have run.
     scripts: usize,
 }
 
@@ -113,7 +118,7 @@ struct World<'a> {
 pub fn run(runner: &Runner, schedule: &Schedule, is_traced: bool) -> Course {
     let mut world = World::new(runner, schedule);
     world.trace = is_traced.then(String::new);
-    while world.judge.violation.is_none() && world.goes_on() {}
+    while world.judge.violation.is_none() && world.run_next() {}
     if let Some(violation) = &world.judge.violation {
         let text = format!("VIOLATION {violation}");
         world.note(|| text);
@@ -144,7 +149,7 @@ impl<'a> World<'a> {
             servers: clocks.map(|clock| Server::new(*clock)).collect(),
             random,
             agenda: BTreeMap::new(),
-            filed: 0,
+            scheduled: 0,
             conduct: BTreeMap::new(),
             merges: BTreeMap::new(),
             questions: BTreeMap::new(),
@@ -153,28 +158,28 @@ impl<'a> World<'a> {
             trace: None,
             scripts: 0,
         };
-        world.file_all();
+        world.schedule_all();
         world
     }
 
-    /// Schedules the events that are known at the start.
-    fn file_all(&mut self) {
+    /// Schedules the events that are certain from the start.
+    fn schedule_all(&mut self) {
         let schedule = self.schedule;
         for (at, step) in &schedule.steps {
-            self.file(*at, Happening::Step(*step));
+            self.schedule_at(*at, Happening::Step(*step));
         }
         for process in 0..schedule.processes {
             for link in 0..self.processes[process].links.len() {
-                self.file(Duration::ZERO, Happening::Connect(process, link));
+                self.schedule_at(Duration::ZERO, Happening::Connect(process, link));
             }
         }
         let ms = schedule.quiet().as_millis() as u64;
         for at in (500..ms).step_by(250).map(Duration::from_millis) {
-            self.file(at, Happening::Weigh);
+            self.schedule_at(at, Happening::Weigh);
         }
-        self.file(schedule.quiet(), Happening::Quiet);
+        self.schedule_at(schedule.quiet(), Happening::Quiet);
         for at in [0, 500, 1_000, 1_900].map(Duration::from_millis) {
-            self.file(schedule.settled() + at, Happening::Settled);
+            self.schedule_at(schedule.settled() + at, Happening::Settled);
         }
     }
 
@@ -186,13 +191,13 @@ impl<'a> World<'a> {
         }
     }
 
-    fn file(&mut self, at: Duration, happening: Happening) {
-        self.filed += 1;
-        self.agenda.insert((at, self.filed), happening);
+    fn schedule_at(&mut self, at: Duration, happening: Happening) {
+        self.scheduled += 1;
+        self.agenda.insert((at, self.scheduled), happening);
     }
 
-    fn after(&mut self, time: Duration, happening: Happening) {
-        self.file(self.now + time, happening);
+    fn schedule_after(&mut self, time: Duration, happening: Happening) {
+        self.schedule_at(self.now + time, happening);
     }
 
     /// The process to wake next, and when.
@@ -208,8 +213,8 @@ impl<'a> World<'a> {
         wakes.min()
     }
 
-    /// Runs the next event. A core must not panic, whatever the event is. Returns false at the end.
-    fn goes_on(&mut self) -> bool {
+    /// Runs the next event, and reports a panic of a core as a violation. Returns false at the end.
+    fn run_next(&mut self) -> bool {
         let step = catch_unwind(AssertUnwindSafe(|| self.step()));
         step.unwrap_or_else(|_| {
             self.judge
@@ -221,8 +226,8 @@ impl<'a> World<'a> {
     /// Runs the next event. Returns false at the end.
     fn step(&mut self) -> bool {
         let wake = self.next_wake();
-        let filed = self.agenda.first_key_value().map(|((at, _), _)| *at);
-        let next = wake.map(|(at, _)| at).into_iter().chain(filed).min();
+        let scheduled = self.agenda.first_key_value().map(|((at, _), _)| *at);
+        let next = wake.map(|(at, _)| at).into_iter().chain(scheduled).min();
         let Some(next) = next.filter(|next| *next <= self.schedule.end()) else {
             self.now = self.schedule.end();
             self.touch_budgets();
@@ -238,14 +243,14 @@ impl<'a> World<'a> {
             Some((_, process)) => self.wake(process),
             None => {
                 if let Some((_, happening)) = self.agenda.pop_first() {
-                    self.happen(happening);
+                    self.handle(happening);
                 }
             }
         }
         true
     }
 
-    /// Looks at all budgets once all leases have ended, and much later.
+    /// Runs a script at each budget, once now that all leases have ended, and once as if much later.
     fn touch_budgets(&mut self) {
         if !self.schedule.has_budgets() {
             return;
@@ -261,7 +266,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn handle(&mut self, happening: Happening) {
         match happening {
             Happening::Step(step) => self.take_step(step),
             Happening::Call(process, generation, call) => self.arrive(process, generation, call),

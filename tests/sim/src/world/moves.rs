@@ -24,13 +24,13 @@ impl World<'_> {
         }
         self.schedule.slots.begin(slot, (from, to));
         self.judge.moves(&self.processes, self.now);
-        self.after(time / 4, Happening::Split(slot));
-        self.after(time / 2, Happening::Migrate(slot));
-        self.after(time, Happening::Moved(slot));
+        self.schedule_after(time / 4, Happening::Split(slot));
+        self.schedule_after(time / 2, Happening::Migrate(slot));
+        self.schedule_after(time, Happening::Moved(slot));
     }
 
-    /// Moves the keys of a slot as soon as both servers run. If servers take over slots, the old server need not run:
-    /// the new one gets the data that the old one's replica had.
+    /// Moves the keys of a slot as soon as both servers run. If `takes_over` is set, the old server need not run: the
+    /// keys come from its replica.
     pub(super) fn migrate(&mut self, slot: SlotNo) {
         let Some(place) = self.schedule.slots.place(slot) else {
             return;
@@ -43,7 +43,7 @@ impl World<'_> {
         }
         let is_ready = |server: usize| self.servers[server].is_ready(self.now);
         if !is_ready(to) || !is_ready(from) && !self.schedule.takes_over {
-            return self.after(Duration::from_millis(20), Happening::Migrate(slot));
+            return self.schedule_after(Duration::from_millis(20), Happening::Migrate(slot));
         }
         self.note(|| format!("the keys of slot {slot} move from server {from} to {to}"));
         let clock = |server: &Server| server.clock(self.now) / 1_000;
@@ -61,7 +61,7 @@ impl World<'_> {
     pub(super) fn moved(&mut self, slot: SlotNo) {
         let place = self.schedule.slots.place(slot);
         if place.is_some_and(|place| Some(place.home) != place.moves_to) {
-            return self.after(Duration::from_millis(20), Happening::Moved(slot));
+            return self.schedule_after(Duration::from_millis(20), Happening::Moved(slot));
         }
         self.note(|| format!("slot {slot} has moved"));
         self.schedule.slots.end(slot, self.now);
@@ -69,12 +69,12 @@ impl World<'_> {
         for at in 0..self.processes.len() {
             let delay = self.random.up_to_ms(300);
             let process = &mut self.processes[at];
-            let told = Input::Servers(Servers::Slots(process.settings.all_slots()));
+            let slots = Input::Servers(Servers::Slots(process.settings.all_slots()));
             process.slots_at = process.slots_at.max(self.now + delay);
             let delay = process.slots_at - self.now;
-            self.after(delay, Happening::Input(at, told));
+            self.schedule_after(delay, Happening::Input(at, slots));
         }
-        self.after(crate::slots::KNOWN, Happening::Known);
+        self.schedule_after(crate::slots::KNOWN, Happening::Known);
     }
 
     /// The reason why a server does not run a command that names keys of a slot, if the server does not have the slot
@@ -93,6 +93,7 @@ impl World<'_> {
             .keys
             .iter()
             .filter(|key| server.has_key(self.now, key));
+        // The number of keys that this server has, and of all.
         let (there, all) = (there.count(), script.keys.len());
         match place.moves_to {
             Some(_) if number == place.owner && place.is_split => Some(Refused::Again),

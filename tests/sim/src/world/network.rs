@@ -11,13 +11,14 @@ use model::{scripts::Verb, stand_in::Reply};
 use std::time::Duration;
 
 impl World<'_> {
+    /// A process tries to connect a link. If it fails, it tries again later.
     pub(super) fn connect(&mut self, process: usize, link: usize) {
         let (runtime, server) = (link / self.schedule.servers, link % self.schedule.servers);
-        // The longer a process tries, the longer its pauses are.
-        let tried = self
+        // The longer a process has tried, the longer it waits before the next attempt.
+        let tried_for = self
             .now
             .saturating_sub(self.processes[process].links[link].since);
-        let longest = (tried.as_millis() as u64 / 4).clamp(100, 2_000);
+        let longest = (tried_for.as_millis() as u64 / 4).clamp(100, 2_000);
         let pause = self.random.up_to_ms(longest);
         let own = &self.processes[process];
         if own.core.is_none() {
@@ -26,7 +27,7 @@ impl World<'_> {
         // A process makes no new connection before it knows that the old one is gone.
         if !own.runs(self.now) || !own.inbox.is_empty() {
             let then = own.suspended_until.max(self.now) + pause;
-            return self.file(then, Happening::Connect(process, link));
+            return self.schedule_at(then, Happening::Connect(process, link));
         }
         let target = &self.servers[server];
         let is_there = target.is_up && self.now >= target.paused_until;
@@ -35,14 +36,14 @@ impl World<'_> {
         match is_there {
             true if is_denied => self.judge.denied(process, server, local),
             true => {}
-            // Even if the server has refused connections before, this is an outage.
+            // A server that does not answer is an outage, even if it refused connections before.
             false => self.judge.gone(process, (runtime, server), local),
         }
         if !is_there || is_denied {
-            let tells = Servers::Denied(server, is_denied);
-            self.input(process, Input::Servers(tells));
+            let denied = Servers::Denied(server, is_denied);
+            self.input(process, Input::Servers(denied));
             self.input(process, Input::Servers(Servers::Gone(runtime, server)));
-            return self.after(pause, Happening::Connect(process, link));
+            return self.schedule_after(pause, Happening::Connect(process, link));
         }
         // Until now the process had no connection.
         self.judge.gone(process, (runtime, server), local);
@@ -55,26 +56,28 @@ impl World<'_> {
         }
     }
 
-    /// The thread of a process subscribes again, which takes some time. It does not receive messages that are published
-    /// before that.
+    /// The keeper's thread of a process subscribes again, which takes some time. Messages that are published in that
+    /// time are lost.
     fn subscribe(&mut self, process: usize) {
         let most = self.schedule.subscribes_late.as_millis() as u64;
         let pause = self.random.up_to_ms(most);
         self.processes[process].deaf_until = self.now + pause;
-        self.after(pause, Happening::Input(process, Input::Subscribed));
+        self.schedule_after(pause, Happening::Input(process, Input::Subscribed));
     }
 
-    /// While Sentinels disagree, one in two connections leads to the server that was replaced, until that is noticed.
+    /// While Sentinels disagree, every second connection leads to the server that was replaced, until the process
+    /// notices.
     fn mislead(&mut self, process: usize, number: usize, server: usize) {
         if self.now < self.servers[server].disputed_until && self.random.one_in(2) {
             let link = &mut self.processes[process].links[number];
             link.is_misled = true;
             let generation = link.generation;
-            let found_out = self.random.up_to_ms(500);
-            self.after(found_out, Happening::Cut(process, number, generation));
+            let noticed_after = self.random.up_to_ms(500);
+            self.schedule_after(noticed_after, Happening::Cut(process, number, generation));
         }
     }
 
+    /// A process sends a call. It fails at once if the process has no connection.
     pub(super) fn send(&mut self, at: usize, call: Call) {
         let local = self.processes[at].local(self.now);
         self.note(|| format!("p{at} sends {:?} {:?}", call.id, call.commands));
@@ -83,7 +86,7 @@ impl World<'_> {
         let link = self.processes[at].link(call.runtime, call.server);
         if !link.is_up {
             let failed = Input::Reply(call.id, Err(Failure::NotConnected));
-            return self.after(Duration::ZERO, Happening::Input(at, failed));
+            return self.schedule_after(Duration::ZERO, Happening::Input(at, failed));
         }
         link.in_flight.push(call.id);
         let generation = link.generation;
@@ -91,7 +94,7 @@ impl World<'_> {
         match call.runtime > 0 && self.random.one_in(12) {
             true => {
                 let late = self.random.up_to_ms(5);
-                self.after(late, Happening::Leave(at, generation, call));
+                self.schedule_after(late, Happening::Leave(at, generation, call));
             }
             false => self.leave(at, generation, call),
         }
@@ -108,28 +111,28 @@ impl World<'_> {
         }
         (call.left.0)();
         let arrival = link.arrival(Way::There, self.now, delay);
-        self.file(arrival, Happening::Call(at, generation, call));
+        self.schedule_at(arrival, Happening::Call(at, generation, call));
     }
 
-    /// The delay in one direction. One in fifty may be ten times as long.
+    /// A delay in one direction. One delay in fifty may be ten times as long.
     pub(super) fn delay(&mut self) -> Duration {
         let slow = if self.random.one_in(50) { 10 } else { 1 };
         Duration::from_micros(100) + self.random.up_to_ms(self.schedule.delay * slow)
     }
 
-    /// A call arrives. If its connection has broken, it may arrive much later or not at all.
+    /// A call arrives. If its connection has broken since, it arrives much later or not at all.
     pub(super) fn arrive(&mut self, at: usize, generation: u32, call: Call) {
         let server = &self.servers[call.server];
         let is_up = server.is_up;
         if is_up && self.now < server.paused_until {
-            return self.file(server.paused_until, Happening::Call(at, generation, call));
+            return self.schedule_at(server.paused_until, Happening::Call(at, generation, call));
         }
         match self.processes[at]
             .link(call.runtime, call.server)
             .late(generation)
         {
             Some(late) if late > Duration::ZERO => {
-                return self.after(late, Happening::Call(at, LATE, call));
+                return self.schedule_after(late, Happening::Call(at, LATE, call));
             }
             Some(_) if is_up => {}
             _ => return self.note(|| format!("p{at} {:?} is lost", call.id)),
@@ -137,6 +140,7 @@ impl World<'_> {
         self.run(at, generation, &call);
     }
 
+    /// A server runs the commands of a call. The answers are lost if the connection is broken or deaf.
     fn run(&mut self, at: usize, generation: u32, call: &Call) {
         let mut answers: Option<Vec<_>> = call
             .scripts
@@ -152,7 +156,7 @@ impl World<'_> {
                 answer: Answer::Replicas(replicas),
             };
             answers.iter_mut().for_each(|all| all.push(said.clone()));
-            // The call waits for the replicas.
+            // A lagging replica is waited for until a timeout.
             delay += Duration::from_millis(if replicas > 0 { 0 } else { 125 });
         }
         let number = self.processes[at].settings.link(call.runtime, call.server);
@@ -161,7 +165,7 @@ impl World<'_> {
         if let Some(answers) = answers.filter(|_| link.generation == generation) {
             let arrival = link.arrival(Way::Back, self.now, delay);
             let reply = Happening::Reply(at, number, generation, call.id, answers);
-            self.file(arrival, reply);
+            self.schedule_at(arrival, reply);
         }
     }
 
@@ -188,8 +192,8 @@ impl World<'_> {
             Ok(run) => {
                 self.note(|| format!("server {server} runs p{at} {:?}: {:?}", call.id, run.answer));
                 self.judge.ran(server, call.id, &run);
-                // The command has not run at all. After an error of a key this is different: the releases of other keys
-                // have to run at once.
+                // The command has not run at all. After an error in a key it may have run partly, and releases at other
+                // keys must have had their effect.
                 if let Answer::Error(Refused::NoScript | Refused::Loading) = run.answer {
                     self.judge.refused(at, call.id, what.1);
                 }
@@ -209,6 +213,7 @@ impl World<'_> {
         script.verb == Verb::Presence && until.is_some_and(|until| self.now < *until)
     }
 
+    /// Delivers the messages that a script has published.
     pub(super) fn publish(&mut self, run: &Run) {
         for (channel, text) in &run.published {
             let granted = wire::message(channel, text)
@@ -234,10 +239,11 @@ impl World<'_> {
         let is_subscribed = |at: &usize| self.now >= self.processes[*at].deaf_until;
         let to = to.filter(is_subscribed);
         if let Some(at) = to.filter(|_| self.random.below(100) >= self.schedule.messages_lost) {
-            self.after(delay, Happening::Input(at, message));
+            self.schedule_after(delay, Happening::Input(at, message));
         }
     }
 
+    /// An answer arrives, unless its connection is gone or stalls.
     pub(super) fn reply(
         &mut self,
         at: usize,
@@ -252,7 +258,7 @@ impl World<'_> {
         }
         if self.now < link.stalled_until {
             let arrival = link.arrival(Way::Back, self.now, Duration::ZERO);
-            return self.file(
+            return self.schedule_at(
                 arrival,
                 Happening::Reply(at, number, generation, id, answers),
             );
@@ -261,6 +267,7 @@ impl World<'_> {
         self.input(at, Input::Reply(id, Ok(answers)));
     }
 
+    /// A random fate of the calls under way over a connection that breaks.
     pub(super) fn fate(&mut self) -> Fate {
         let most = self.random.pick(&[1, 100, 200, 3_000]);
         Fate {
@@ -269,6 +276,7 @@ impl World<'_> {
         }
     }
 
+    /// A connection breaks. The process notices at once, or makes another one before it gives up this one.
     pub(super) fn cut(&mut self, at: usize, number: usize) {
         let fate = self.fate();
         let (runtime, server) = (
@@ -292,19 +300,19 @@ impl World<'_> {
         }
         let most = self.random.pick(&[5, 100]);
         let pause = self.random.up_to_ms(most);
-        self.after(pause, Happening::Connect(at, number));
+        self.schedule_after(pause, Happening::Connect(at, number));
     }
 
-    /// True if the process makes another connection before it gives up this one.
+    /// True if the process replaces this connection while it still counts as up.
     fn is_replaced(&self, at: usize, number: usize, fate: Fate) -> bool {
         let server = &self.servers[number % self.schedule.servers];
         let is_ready = server.is_up && self.now >= server.paused_until.max(server.denies_until);
         let process = &self.processes[at];
-        let looks = process.runs(self.now) && process.inbox.is_empty();
-        fate.arrive == 2 && is_ready && looks
+        let is_awake = process.runs(self.now) && process.inbox.is_empty();
+        fate.arrive == 2 && is_ready && is_awake
     }
 
-    /// Another connection replaces a silent one. The calls of the old one go on.
+    /// Another connection replaces a silent one. Calls that were sent over the old one may still run.
     fn replace(&mut self, at: usize, number: usize, calls: Vec<CallId>) {
         let (runtime, server) = (
             number / self.schedule.servers,
@@ -321,7 +329,7 @@ impl World<'_> {
         self.input(at, Input::Servers(Servers::Replaced(runtime, server)));
     }
 
-    /// Drops the tasks that carry calls over a link, and in half of the cases their callers too. The calls go on.
+    /// Drops the tasks that carry calls over a link, and in half of the cases their callers too. The calls still run.
     pub(super) fn abandon(&mut self, at: usize, number: usize) {
         let link = &mut self.processes[at].links[number];
         let (calls, gives_up) = (std::mem::take(&mut link.in_flight), self.random.one_in(2));

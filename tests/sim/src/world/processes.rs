@@ -8,8 +8,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How often a process may wake at one instant, not counting its claims. Each claim that it decides may let it send the
-/// next one.
+/// How often a process may wake at one instant, in addition to once for each of its claims: each claim that it decides
+/// may let it send the next one.
 const WAKES: usize = 2;
 
 impl World<'_> {
@@ -37,11 +37,11 @@ impl World<'_> {
             }
         }
         self.judge.fail("busy", || {
-            format!("p{at} has done what is due, and it is due still")
+            format!("p{at} has done what is due, and something is still due")
         });
     }
 
-    /// An input arrives at a process. A suspended process finds it later.
+    /// An input arrives at a process. A suspended process handles it later.
     pub(super) fn input(&mut self, at: usize, input: Input) {
         let process = &mut self.processes[at];
         if !process.runs(self.now) {
@@ -129,6 +129,7 @@ impl World<'_> {
         }
     }
 
+    /// A caller claims more units for a permit. The core may merge earlier growths into the new one.
     fn grow(&mut self, at: usize, (permit, key): (PermitId, Key), size: Resize) {
         let process = &mut self.processes[at];
         let (local, from) = (process.local(self.now), process.settings.runtimes - 1);
@@ -148,6 +149,7 @@ impl World<'_> {
         self.merges.insert((at, growth), (permit, key, merge));
     }
 
+    /// A caller gives up some units of a permit.
     fn shrink(&mut self, at: usize, (permit, key): (PermitId, Key), size: Resize) {
         let process = &mut self.processes[at];
         let local = process.local(self.now);
@@ -161,11 +163,12 @@ impl World<'_> {
         }
     }
 
+    /// Notes how the caller of a new claim behaves, and when it gives up.
     fn claimed(&mut self, at: usize, permit: PermitId, conduct: Conduct) {
         self.note(|| format!("p{at} calls the claim {permit:?}"));
         self.conduct.insert((at, permit), conduct);
         if let Some(after) = conduct.cancel {
-            self.after(after, Happening::Input(at, Input::Release(permit)));
+            self.schedule_after(after, Happening::Input(at, Input::Release(permit)));
         }
     }
 
@@ -179,12 +182,12 @@ impl World<'_> {
                 return;
             };
             if let Some(event) = core.poll_event() {
-                self.tell(at, event);
+                self.deliver_event(at, event);
             } else if let Some(call) = core.poll_call(local) {
                 self.send(at, call);
             } else if let Some(event) = core.poll_event() {
-                // While it looked for a call, the core found a claim that exceeds its share.
-                self.tell(at, event);
+                // While the core looked for a call, it refused a claim that exceeds its share.
+                self.deliver_event(at, event);
             } else {
                 break;
             }
@@ -201,12 +204,12 @@ impl World<'_> {
         }
     }
 
-    /// A caller receives an event. A holder releases its permit after its time, or soon after the permit is lost.
-    fn tell(&mut self, at: usize, event: Event) {
+    /// A caller receives an event. It releases a granted permit after a while, and a lost one soon, unless it goes on.
+    fn deliver_event(&mut self, at: usize, event: Event) {
         let process = &self.processes[at];
         let local = process.local(self.now);
         self.note(|| format!("p{at} is told {event:?}"));
-        self.judge.told(
+        self.judge.received(
             at,
             &self.processes[at],
             &self.servers,
@@ -233,11 +236,11 @@ impl World<'_> {
             self.use_budgets(at, permit, hold);
         }
         if let Some(after) = after {
-            self.after(after, Happening::Input(at, Input::Release(event.permit())));
+            self.schedule_after(after, Happening::Input(at, Input::Release(event.permit())));
         }
     }
 
-    /// The holder of a permit uses its budgets, a part at a time. Its last settlement comes with its release.
+    /// The holder of a permit settles its use of budgets, step by step. The last step coincides with the release.
     fn use_budgets(&mut self, at: usize, permit: PermitId, hold: Duration) {
         for (number, level) in self.judge.claim_of(at, permit).into_iter().enumerate() {
             let Some(Charge::Settlement { used, steps }) = level.charge else {
@@ -246,22 +249,23 @@ impl World<'_> {
             for step in 1..=steps {
                 let total = u64::from(used) * u64::from(step) / u64::from(steps);
                 let settle = Input::Settle(permit, number, total as u32);
-                self.after(hold * step / steps, Happening::Input(at, settle));
+                self.schedule_after(hold * step / steps, Happening::Input(at, settle));
                 if self.random.one_in(8) {
-                    // A smaller total that comes later counts for nothing.
+                    // A smaller total that comes later must not count.
                     let settle = Input::Settle(permit, number, total as u32 / 2);
-                    self.after(hold * step / steps, Happening::Input(at, settle));
+                    self.schedule_after(hold * step / steps, Happening::Input(at, settle));
                 }
             }
         }
     }
 
+    /// A suspended process continues, and handles the inputs that have come.
     pub(super) fn resume(&mut self, at: usize) {
         if self.now < self.processes[at].suspended_until {
             return;
         }
         self.note(|| format!("p{at} goes on"));
-        // Inputs that have come and timeouts that are due are handled in either order.
+        // It handles timeouts that are due before the inputs or after them.
         if self.random.one_in(2) {
             self.wake(at);
         }
@@ -271,7 +275,7 @@ impl World<'_> {
             match is_late {
                 true => {
                     let late = self.random.up_to_ms(500);
-                    self.after(late, Happening::Input(at, input));
+                    self.schedule_after(late, Happening::Input(at, input));
                 }
                 false => self.input(at, input),
             }

@@ -1,4 +1,5 @@
-//! Operators' questions. `proto::question` names the server for each attempt. The server runs or refuses it.
+//! Operators' questions. The shipped `proto::question` names the server for each attempt, and decides after the outcome
+//! when to try again.
 
 use super::{Happening, World};
 use crate::{
@@ -47,6 +48,7 @@ pub(super) struct Sent {
 }
 
 impl World<'_> {
+    /// An operator asks a question in a process.
     pub(super) fn ask(&mut self, at: usize, key: Key, action: OperatorAction) {
         let process = &mut self.processes[at];
         if !process.runs(self.now) {
@@ -71,7 +73,7 @@ impl World<'_> {
             under_way: None,
             is_lost: false,
         };
-        let (number, deadline) = (self.filed, asked.deadline);
+        let (number, deadline) = (self.scheduled, asked.deadline);
         let may_repeat = repeat == Repeat::EvenIfRun;
         self.judge
             .questions
@@ -80,13 +82,13 @@ impl World<'_> {
         self.send_question(number);
     }
 
-    /// Notes in the process's core that a pause begins or has ended.
+    /// Notes in the process's core that a pause lasts until `until`, or has ended.
     fn note_pause(&mut self, at: usize, key: Key, until: Option<Duration>) {
         let process = &mut self.processes[at];
         let local = process.local(self.now);
         if let Some(core) = &mut process.core {
             core.note_pause(local, key, until);
-            self.judge.closes((at, key), until);
+            self.judge.requests_pause((at, key), until);
             self.drive(at);
         }
     }
@@ -108,7 +110,7 @@ impl World<'_> {
         };
         let paused = |length| wire::pause(key, &process.settings.process, length);
         let (first, id);
-        let (script, written, repeat) = match action {
+        let (script, query, repeat) = match action {
             OperatorAction::Usage => {
                 first = Cursors::first();
                 let from = &first;
@@ -130,7 +132,7 @@ impl World<'_> {
                 (wire::revocation(key, &id), revoke, Repeat::IfNotRun)
             }
         };
-        let written = process.core.as_ref()?.query(&written);
+        let written = process.core.as_ref()?.query(&query);
         if written != script {
             let text = || format!("{written:?} is not {script:?}");
             self.judge.fail("a question", text);
@@ -138,6 +140,7 @@ impl World<'_> {
         Some((script, repeat))
     }
 
+    /// A process sends a question, to the server that the core names.
     pub(super) fn send_question(&mut self, number: u64) {
         let delay = self.delay();
         let Some(asked) = self.questions.get_mut(&number) else {
@@ -150,7 +153,7 @@ impl World<'_> {
         if !process.runs(self.now) {
             let then = process.suspended_until;
             self.judge.questions.delayed(number, then);
-            return self.file(then, Happening::AskAgain(number));
+            return self.schedule_at(then, Happening::AskAgain(number));
         }
         asked.attempts += 1;
         let attempt = asked.question.attempt(|slot| core.server_at(slot));
@@ -163,20 +166,20 @@ impl World<'_> {
             generation: link.generation,
         };
         asked.under_way = Some(sent);
-        let (name, is_up) = (asked.script.verb, link.is_up);
+        let (verb, is_up) = (asked.script.verb, link.is_up);
         let left = asked.deadline.saturating_sub(self.now);
         if is_up {
             let arrival = link.arrival(Way::There, self.now, delay);
-            self.file(arrival, Happening::Question(sent));
-            self.after(
+            self.schedule_at(arrival, Happening::Question(sent));
+            self.schedule_after(
                 TIMEOUT.min(left),
                 Happening::Outcome(sent, Err(CallFailure::TimedOut)),
             );
         } else {
             let unsent = Happening::Outcome(sent, Err(CallFailure::NotConnected));
-            self.after(Duration::ZERO, unsent);
+            self.schedule_after(Duration::ZERO, unsent);
         }
-        self.note(|| format!("question {number}, {name:?}, is sent to {attempt:?}: {is_up}"));
+        self.note(|| format!("question {number}, {verb:?}, is sent to {attempt:?}: {is_up}"));
     }
 
     /// The asking process has died.
@@ -198,7 +201,7 @@ impl World<'_> {
         let server = &self.servers[number];
         if server.is_up && self.now < server.paused_until {
             let until = server.paused_until;
-            return self.file(until, Happening::Question(sent));
+            return self.schedule_at(until, Happening::Question(sent));
         }
         let link = self.question_link(at, number);
         let is_misled = link.is_misled;
@@ -229,7 +232,7 @@ impl World<'_> {
         let now = self.now;
         let link = self.question_link(at, number);
         let arrival = link.arrival(Way::Back, now, delay);
-        self.file(arrival, Happening::Outcome(sent, Ok(fault)));
+        self.schedule_at(arrival, Happening::Outcome(sent, Ok(fault)));
     }
 
     /// Notes that an attempt or its answer is lost. Only the attempt under way excuses a failure.
@@ -240,12 +243,14 @@ impl World<'_> {
         }
     }
 
+    /// The link over which a process sends questions: that of its last runtime.
     fn question_link(&mut self, at: usize, server: Server) -> &mut crate::process::Link {
         let process = &mut self.processes[at];
         let runtime = process.settings.runtimes - 1;
         process.link(runtime, server)
     }
 
+    /// Notes that a question runs, and reports a second run that is not allowed.
     fn judge_run(&mut self, question: u64) {
         self.note(|| format!("question {question} runs"));
         if let Err(violation) = self.judge.questions.ran(question) {
@@ -294,7 +299,7 @@ impl World<'_> {
         if !process.runs(self.now) {
             let then = process.suspended_until;
             self.judge.questions.delayed(sent.question, then);
-            return self.file(then, Happening::Outcome(sent, outcome));
+            return self.schedule_at(then, Happening::Outcome(sent, outcome));
         }
         let link = process.link(process.settings.runtimes - 1, sent.attempt.server);
         let outcome = match outcome {
@@ -311,7 +316,7 @@ impl World<'_> {
         let (at, key, action) = (asked.process, asked.key, asked.action);
         self.note(|| format!("question {}: {outcome:?}, then {next:?}", sent.question));
         match next {
-            Some(next) => self.file(next, Happening::AskAgain(sent.question)),
+            Some(next) => self.schedule_at(next, Happening::AskAgain(sent.question)),
             None => {
                 self.questions.remove(&sent.question);
                 if action == OperatorAction::Resume && outcome == Ok(None) {
@@ -326,8 +331,8 @@ impl World<'_> {
         }
     }
 
-    /// The longest that a question may take if nothing is wrong. It needs up to three attempts: at the former owner of the
-    /// slot, at the owner, and at the new owner. The fourth is a margin.
+    /// The longest that a question may take if nothing is wrong. It needs up to three attempts: at the former owner of
+    /// the slot, at the owner, and at the new owner. A fourth is added as a margin.
     fn bound_of_questions(&self) -> Duration {
         let way = Duration::from_micros(100) + Duration::from_millis(self.schedule.delay * 10);
         (way * 2 + proto::question::RETRY_DELAY) * 4

@@ -14,6 +14,7 @@ use std::time::Duration;
 const DISPUTE: Duration = Duration::from_millis(500);
 
 impl World<'_> {
+    /// Applies a step.
     pub(super) fn take_step(&mut self, step: Step) {
         if !matches!(step, Step::Claim { .. }) {
             self.note(|| format!("{step:?}"));
@@ -40,14 +41,14 @@ impl World<'_> {
                 let until = &mut self.processes[process].suspended_until;
                 *until = (*until).max(now + time);
                 let until = *until;
-                self.file(until, Happening::Resume(process));
+                self.schedule_at(until, Happening::Resume(process));
             }
             Step::Break(process, link, how) => self.break_link(process, link, how),
             Step::Abandon(process, link) => self.abandon(process, link),
             Step::Shutdown(process) => self.input(process, Input::Shutdown),
             Step::Resize(process, pick, by) => self.input(process, Input::Resize(pick, by)),
             Step::Grow(process, key) => self.input(process, Input::Grow(key)),
-            Step::Revoke(key, pick) => self.choose(key, pick),
+            Step::Revoke(key, pick) => self.choose_revocation(key, pick),
             Step::PauseKey(process, key, time) => self.pause_key(process, key, Some(time)),
             Step::ResumeKey(process, key) => self.pause_key(process, key, None),
             Step::Ask(process, key, query) => self.ask(process, key, query),
@@ -57,7 +58,7 @@ impl World<'_> {
             }
             Step::Flush(server, commands) => self.servers[server].flushed = commands,
             Step::Restart(server, time, data) => self.restart(server, time, data),
-            Step::Pause(server, time) => self.pause(server, now + time),
+            Step::Pause(server, time) => self.stall(server, now + time),
             Step::Deny(server, time, ends) => {
                 let until = &mut self.servers[server].denies_until;
                 *until = (*until).max(now + time);
@@ -74,11 +75,11 @@ impl World<'_> {
                 self.servers[home].poison(key, which);
                 self.schedule.slots.poison(key, now + time);
                 self.judge.poisoned(key);
-                self.after(time, Happening::Cure(key));
+                self.schedule_after(time, Happening::Cure(key));
             }
             Step::Mute(server, time) => {
                 self.servers[server].mute();
-                self.after(time, Happening::Unmute(server));
+                self.schedule_after(time, Happening::Unmute(server));
             }
             Step::FailOver(server, time) => {
                 self.servers[server].fail_over();
@@ -97,7 +98,7 @@ impl World<'_> {
     }
 
     /// An operator lists the holders and waiters of a semaphore, and a moment later revokes one of them.
-    fn choose(&mut self, key: Key, pick: usize) {
+    fn choose_revocation(&mut self, key: Key, pick: usize) {
         let View { held, queue, .. } = self.servers[self.home(key)].view(key);
         let ids = held.into_iter().chain(queue).map(|(id, _)| id);
         let ids: Vec<_> = ids.filter(|id| !id.contains(':')).collect();
@@ -106,7 +107,7 @@ impl World<'_> {
             false => self.random.up_to_ms(100),
         };
         if let Some(id) = ids.get(pick % ids.len().max(1)) {
-            self.after(pause, Happening::Revoke(key, id.clone()));
+            self.schedule_after(pause, Happening::Revoke(key, id.clone()));
         }
     }
 
@@ -120,7 +121,7 @@ impl World<'_> {
         if let Some(core) = &mut process.core {
             let until = time.map(|time| local + time);
             core.note_pause(local, key, until);
-            self.judge.closes((at, key), until);
+            self.judge.requests_pause((at, key), until);
         }
         self.drive(at);
         let copies = if self.random.one_in(6) { 2 } else { 1 };
@@ -128,13 +129,13 @@ impl World<'_> {
             let late = if self.random.one_in(8) { 2_000 } else { 0 };
             let delay = self.delay() + self.random.up_to_ms(late);
             if !self.random.one_in(10) {
-                self.after(delay, Happening::PauseKey(at, key, time));
+                self.schedule_after(delay, Happening::PauseKey(at, key, time));
             }
         }
     }
 
-    /// The request to pause a semaphore, or to end its pause, arrives at a server. The server does not run it if it
-    /// lacks some of the keys.
+    /// The request to pause a semaphore, or to end its pause, arrives at its server. It is lost if the server cannot
+    /// run it now.
     pub(super) fn run_pause(&mut self, at: usize, key: Key, time: Option<Duration>) {
         let number = self.home(key);
         let length = time.map_or(0, |time| time.as_millis() as u64);
@@ -146,6 +147,7 @@ impl World<'_> {
         }
     }
 
+    /// A server runs the script that pauses a semaphore, or ends its pause.
     pub(super) fn run_pause_on(
         &mut self,
         (number, script): (usize, &Script),
@@ -171,23 +173,23 @@ impl World<'_> {
         }
     }
 
+    /// An operator sets a limit, unless the server cannot store it now.
     fn set_limit(&mut self, key: Key, is_policy: bool, limit: Option<u32>) {
         let number = self.schedule.settings(0).counting();
         let [own, policy] = limited(key);
-        let (of, server) = (
-            if is_policy { policy } else { own },
-            &mut self.servers[number],
-        );
+        let name = if is_policy { policy } else { own };
+        let server = &mut self.servers[number];
         let place = self.schedule.slots.place(PROCESSES);
         if !server.is_ready(self.now) || place.is_some_and(|place| place.moves_to.is_some()) {
             return;
         }
-        match server.set_limit(self.runner, self.now, &of, limit) {
+        match server.set_limit(self.runner, self.now, &name, limit) {
             Ok(()) => self.judge.limited(limit),
             Err(error) => self.judge.fail("script", || error),
         }
     }
 
+    /// An operator revokes an id, unless the server cannot run that now.
     pub(super) fn revoke(&mut self, key: Key, id: &str) {
         let number = self.home(key);
         let server = &mut self.servers[number];
@@ -197,6 +199,7 @@ impl World<'_> {
         }
     }
 
+    /// A server runs an operator's revocation, whose slot may be moving.
     pub(super) fn run_revocation_on(
         &mut self,
         (number, script): (usize, &Script),
@@ -241,26 +244,27 @@ impl World<'_> {
             _ => link.stalled_until = link.stalled_until.max(until),
         }
         if !matches!(how, Break::Stall(_)) {
-            self.file(until, Happening::Cut(at, number, generation));
+            self.schedule_at(until, Happening::Cut(at, number, generation));
         }
     }
 
-    /// Stalls a server. Calls that wait there keep waiting, in the same order.
-    fn pause(&mut self, server: usize, until: Duration) {
+    /// Stalls a server. Calls that wait for the end of an earlier stall wait on, in the same order.
+    fn stall(&mut self, server: usize, until: Duration) {
         let old = self.servers[server].paused_until;
         let until = until.max(old);
         self.servers[server].paused_until = until;
-        let waits = self.agenda.iter().filter(|((at, _), happening)| {
+        let waiting = self.agenda.iter().filter(|((at, _), happening)| {
             let is_here = matches!(happening, Happening::Call(_, _, call) if call.server == server);
             *at == old && is_here
         });
-        for (at, place) in waits.map(|(key, _)| *key).collect::<Vec<_>>() {
+        for (at, place) in waiting.map(|(key, _)| *key).collect::<Vec<_>>() {
             if let Some(happening) = self.agenda.remove(&(at, place)) {
                 self.agenda.insert((until, place), happening);
             }
         }
     }
 
+    /// Stops a server, which starts again after `time`.
     fn restart(&mut self, server: usize, time: Duration, data: Data) {
         if !self.servers[server].is_up {
             return;
@@ -268,7 +272,7 @@ impl World<'_> {
         self.servers[server].is_up = false;
         self.judge.restarted(server, data);
         self.cut_all(server);
-        self.after(time, Happening::Start(server, data));
+        self.schedule_after(time, Happening::Start(server, data));
     }
 
     /// All connections to a server break.

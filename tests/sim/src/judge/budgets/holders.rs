@@ -6,9 +6,10 @@ use super::{
 };
 use crate::subject::{LEVELS, Refusal};
 
-/// The knowledge of a caller about its claim.
+/// The state of a claim, as its caller knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// It has no answer.
     Claim,
     /// It was granted by its servers.
     Granted,
@@ -26,7 +27,7 @@ pub(super) struct Holder {
     pub(super) phase: Phase,
     /// The most that it has settled at each level.
     pub(super) used: [Option<u32>; LEVELS],
-    /// True if it was lost or degraded, maybe for a while.
+    /// True if it was ever lost or degraded.
     pub(super) was_lost: bool,
     /// True if its process has refused it.
     pub(super) is_refused: bool,
@@ -96,7 +97,7 @@ impl Budgets {
     }
 
     /// A caller receives an event.
-    pub(in super::super) fn told(
+    pub(in super::super) fn received(
         &mut self,
         who: Who,
         event: Event,
@@ -151,7 +152,7 @@ impl Budgets {
         }
     }
 
-    /// A process has admitted a claim without its server, within its share of each budget.
+    /// A process has admitted a claim without its server. Checks that it fits into the process's share of each budget.
     fn admitted(&mut self, who: Who, process: &Process, local: Time) -> Verdict {
         let policy = self.policies[who.0];
         check(policy != Policy::Refuse, "the share", || format!("{who:?}"))?;
@@ -167,7 +168,7 @@ impl Budgets {
             let (at, weight) = (local.as_millis() as i64, i128::from(level.weight));
             let bucket = self.buckets.entry((who.0, level.key)).or_default();
             bucket.add((0, at), (share.into(), window), 0);
-            // A full bucket lets a larger claim pass.
+            // A full bucket admits a claim that is larger than the share.
             let was_full = bucket.parts <= i128::from(share);
             let is_within = bucket.add((weight, at), (share.into(), window), 2);
             check(is_within || was_full, "the share", || {

@@ -1,9 +1,9 @@
-//! Reads the scripts that know budgets, as the headers of the scripts describe them.
+//! Reads the scripts that handle budgets, and their replies, as the headers of the scripts describe them.
 
 use crate::{subject::Key, wire::Script};
 use model::{scripts::Verb, stand_in::Reply};
 
-/// A level of a claim: the semaphore, the id, and the terms.
+/// A level of a claim: the semaphore or budget, the id, and the words behind them (`terms`).
 #[derive(Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) key: Key,
@@ -12,7 +12,7 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// True if its caller holds the permit, which comes back.
+    /// True if its caller holds the permit, so that the acquire brings it back.
     pub(super) fn is_back(&self) -> bool {
         self.terms.split(' ').next() == Some("-2")
     }
@@ -32,7 +32,8 @@ impl Wanted<'_> {
 #[derive(Debug)]
 pub(super) enum Decision {
     Granted,
-    /// The reason or -2 if it waits, the level from 0, and what follows the number of units.
+    /// It waits (-2) or is refused (another number). The level counts from 0. The list has the numbers of the reply
+    /// that follow the number of units.
     Other(i64, usize, Vec<i64>),
 }
 
@@ -45,14 +46,14 @@ pub(super) enum Act<'a> {
     Refresh(Key, &'a str, i64),
     /// Released a reservation that has settled this total. True if it stays.
     Release(Key, &'a str, i64, bool),
-    /// Took it from its holder.
+    /// Revoked a reservation for an operator.
     Revoke(Key, &'a str),
 }
 
-/// The acts of a script, and how long they last in ms. `None`: it came too late.
+/// The acts of a script, and for how many ms it grants or prolongs. `None`: it came too late and did nothing.
 pub(super) type Acts<'a> = Option<(Vec<Act<'a>>, i64)>;
 
-/// Reads a script and its reply.
+/// Reads a script and its reply. Returns `None` if they are not as the header describes.
 pub(super) fn read<'a>(script: &'a Script, reply: &Reply) -> Option<Acts<'a>> {
     let keys = script.named();
     let mut args = script.args.iter().map(String::as_str);
@@ -97,6 +98,7 @@ fn acquire<'a>(keys: &[Key], args: &'a [String], reply: &Reply) -> Option<Acts<'
     if items.peek().is_none() {
         return Some(None);
     }
+    // `equal` is the number of levels of each claim, or 0 if it differs.
     let (lasts, equal): (i64, usize) = (args[3].parse().ok()?, args[4].parse().ok()?);
     let (mut args, mut acts) = (args[5..].iter().map(String::as_str).peekable(), Vec::new());
     while args.peek().is_some() {
