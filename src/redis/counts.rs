@@ -88,8 +88,8 @@ impl Store {
         Ok(counted)
     }
 
-    /// The server to which a slot has moved, according to an error of its former owner. `None` if it is not known, or if
-    /// the slot is still moving.
+    /// The server to which a slot has moved, according to an error of its former owner. `None` if it is not known, or
+    /// if the slot is still moving.
     fn new_owner(&self, error: &CallError, from: usize) -> Option<usize> {
         match error.redirect()? {
             // `MOVED`

@@ -250,7 +250,7 @@ macro_rules! claim_methods {
         /// Serves accounts in turn at limits that they share, such as the limit of a route or of the fleet. So no
         /// account waits behind another account's crowd. Off by default.
         ///
-        /// It applies to requests that make several claims, for example for the account, the route and the fleet. The
+        /// This applies to requests that make several claims, for example for the account, the route and the fleet. The
         /// key of the first claim becomes the [flow](crate::Claim::with_flow) of each later claim that has no flow.
         ///
         /// - Later claims may have a [share](crate::Claim::with_share). A later claim with a
@@ -308,11 +308,11 @@ macro_rules! claim_methods {
         /// `tower_semaphore.shadow_refusals`. With the feature `tracing`, they are logged in an
         /// [event](crate::observe#events).
         ///
-        /// Beside each request runs a trial: the layer acquires the request's claims from the store, and holds their
-        /// permit for as long as the request runs. If the claims first wait in the queue, the trial holds its permit
-        /// later by the time of the wait, as if the request had begun only then. If the claims are refused, the trial
-        /// holds nothing. A layer in shadow and a layer in force share the permits of a key if they have the same store
-        /// and the same policy.
+        /// Beside each request runs a trial: the layer makes the request's claims to the store, and holds the permit
+        /// that they get for as long as the request holds its own. If the claims first wait in the queue, the trial
+        /// holds its permit later by the time of the wait, as if the request had begun only then. If the claims are
+        /// refused, the trial holds nothing. A layer in shadow and a layer in force share the permits of a key if they
+        /// have the same store and the same policy.
         ///
         /// - The handler finds a [`Permit`](crate::Permit) that [is in shadow](crate::Permit::is_shadow) and is never
         ///   lost. Responses have no RateLimit fields, because clients should not adapt to a limit that is not in
