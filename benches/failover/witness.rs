@@ -81,7 +81,7 @@ impl Witness {
         self.books.lock().seen
     }
 
-    /// Counts repeatedly, because the end of a loss causes no event.
+    /// Counts at intervals, because a lost permit that is regained causes no event.
     pub(crate) fn watch(self: &Arc<Self>) -> JoinHandle<()> {
         let witness = Arc::clone(self);
         tokio::spawn(async move {

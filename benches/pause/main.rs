@@ -41,11 +41,12 @@ async fn fill(store: &RedisSemaphore, key: &str) -> Vec<Permit> {
     permits
 }
 
-/// The server's time for one refusal. Alternates between a full key and the same key when it is also paused.
+/// The server's time for one refusal. Alternates between a full key, the same key while it is paused, and a free key
+/// while it is paused.
 async fn refusals(server: &RedisServer) -> Table {
     let (store, mut raw) = (store(server).await, Raw::connect(server.port()).await);
     let _permits = fill(&store, "full").await;
-    // The times for a full key, for a full and paused key, and for a paused key.
+    // The times for a full key, for a full and paused key, and for a free and paused key.
     let mut all = [Vec::new(), Vec::new(), Vec::new()];
     let rounds = pick(5, 25);
     let progress = bar("refusals", rounds);
@@ -110,7 +111,7 @@ async fn first_grant_delay(stores: &[RedisSemaphore; 2], waiters: usize) -> Dura
     let time = Duration::from_millis(300);
     let paused = stores[0].pause(&policy, &key, time, "").await;
     paused.expect("it is paused");
-    // The server has started the pause before it answers.
+    // The pause began before its answer arrived, so `end` is a little late, and the result a little too short.
     let end = Instant::now() + time;
     let mut tasks = JoinSet::new();
     for at in 0..waiters {

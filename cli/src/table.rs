@@ -57,7 +57,7 @@ fn number(number: &str) -> Cell {
     Cell::new(number).set_alignment(CellAlignment::Right)
 }
 
-/// The unit in which a length of time is shown: its seconds, and its name.
+/// The unit in which a length of time is shown: its length in seconds, and its name.
 fn unit_of(time: Duration) -> (u64, &'static str) {
     match time.as_secs() {
         ..120 => (1, "s"),
@@ -67,7 +67,7 @@ fn unit_of(time: Duration) -> (u64, &'static str) {
     }
 }
 
-/// A length of time, in its largest unit.
+/// A length of time, in the largest unit in which it is at least 2.
 pub(crate) fn age(time: Duration) -> String {
     let (seconds, unit) = unit_of(time);
     format!("{} {unit}", time.as_secs() / seconds)
@@ -113,6 +113,7 @@ pub(crate) fn usage(name: &str, usage: &Usage, look: Look) -> String {
     }
     let ids = Ids::from_usage(usage);
     for (heads, infos) in [
+        // The third column is the time left of the lease, or until a waiter without heartbeats no longer counts.
         (["PERMIT", "HELD FOR", "LEASE"], &usage.held),
         (["WAITER", "WAITS FOR", "ALIVE"], &usage.waiting),
     ] {
@@ -205,9 +206,9 @@ pub(crate) fn limits(limits: &[LimitInfo], now: SystemTime, look: Look) -> Strin
 
 /// The ids of a key's permits and waiters. Each id is shown in its shortest unique form.
 ///
-/// An id consists of parts, separated by dots. The first two parts name the process and its permit, and are never given
-/// to a later permit. Every short form has at least these two, so an id copied from a screen never names another permit
-/// later.
+/// An id consists of parts, separated by dots. The first two parts, the process and the permit's number in it, are
+/// never used for a later permit. The other parts only distinguish units of the same permit. Every short form has at
+/// least the first two, so an id copied from a screen never names another permit later.
 pub(crate) struct Ids {
     sorted: Vec<String>,
 }
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_cut_at_the_first_dot_that_makes_it_unique() {
+    fn an_id_is_shortened_to_the_first_parts_that_make_it_unique() {
         let ids = ["p.1.5.1", "p.1.5.2", "p.12.5.1", "q.1", "other"].map(str::to_owned);
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();

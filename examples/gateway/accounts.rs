@@ -36,17 +36,18 @@ pub(crate) const UPSTREAM_TOKENS: Policy = Policy::from_static("upstream-tokens"
 /// The limit of [`UPSTREAM_TOKENS`], and the quota of an account at the built-in upstream.
 pub(crate) const QUOTA: u32 = 1_000_000;
 
-/// The pause after a 429 whose `Retry-After` has no number of seconds, or zero. `COOLDOWN_MS` may shorten it.
+/// The shortest pause after a 429, also if its `Retry-After` is missing or is no number of seconds. `COOLDOWN_MS`, the
+/// longest pause, takes precedence if it is shorter.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// All accounts. A request acquires one account, after the limits of its tenant. So a request that waits for its
-/// tenant's tokens keeps no account from others. While it waits for an account, the tenant's tokens stay reserved.
+/// All accounts. A request first acquires the limits of its tenant, and then one account. So a request that waits for
+/// its tenant's tokens holds no account. While it waits for an account, its tenant's tokens stay reserved.
 pub(crate) struct Accounts {
     store: Store,
     http: Client<HttpConnector, Full<Bytes>>,
     accounts: Vec<Account>,
-    /// Counts the calls of `acquire`, which begin with each account in turn.
-    next: AtomicUsize,
+    /// The number of calls of `acquire`. Each call begins with the account after that of the call before it.
+    calls: AtomicUsize,
     limit: u32,
     longest_pause: Duration,
 }
@@ -72,7 +73,8 @@ pub(crate) enum SendError {
 }
 
 impl Accounts {
-    /// The accounts of the settings. This process serves the accounts without a URL at `address`.
+    /// The accounts of the settings. This process, which listens at `address`, simulates the upstream of each account
+    /// without a URL.
     pub(crate) fn new(settings: &Settings, address: SocketAddr, store: Store) -> Self {
         let account = |(name, url): (&String, &Option<Uri>)| {
             let fake = || format!("http://{address}/fake/{name}/v1/completions");
@@ -86,7 +88,7 @@ impl Accounts {
             store,
             http: Client::builder(TokioExecutor::new()).build_http(),
             accounts: settings.upstreams.iter().map(account).collect(),
-            next: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
             limit: settings.upstream_limit,
             longest_pause: settings.cooldown,
         }
@@ -97,7 +99,7 @@ impl Accounts {
     pub(crate) async fn send(&self, request: &ApiRequest) -> Result<Answer<'_>, SendError> {
         loop {
             let (account, permit) = self.acquire(request).await.map_err(SendError::Acquire)?;
-            // Without a settlement the whole estimate would count as used.
+            // Nothing is used yet. So if the request fails below, the permit's drop frees the whole estimate.
             permit.settle(UPSTREAM_TOKENS, 0);
             let post = build_request(account, &request.completion);
             let response = self.http.request(post).await;
@@ -117,9 +119,10 @@ impl Accounts {
 
     /// Returns a permit of an account that has room, or of the first account that gets room while the request waits.
     async fn acquire(&self, request: &ApiRequest) -> Result<(&Account, Permit), AcquireError> {
-        let first = self.next.fetch_add(1, Relaxed) % self.accounts.len();
+        let first = self.calls.fetch_add(1, Relaxed) % self.accounts.len();
         let (last, rest) = self.accounts.split_at(first);
         for account in rest.iter().chain(last) {
+            // Does not wait.
             let claims = self.claims(account, request, Instant::now());
             match self.store.acquire_all(claims).await {
                 Ok(permit) => return Ok((account, permit)),

@@ -86,8 +86,8 @@
 //!   refuses it like a full one.
 //! - A pause counts neither in `max_waiting` nor as a waiting claim.
 //! - A pause below 1 ms changes nothing. The longest pause is 31 days; a longer one is shortened.
-//! - A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) pauses the key under its own policy. Its own requests
-//!   run all the same. A layer in force with the same policy in the same store obeys the pause.
+//! - A layer [in shadow](crate::ConcurrencyLimitLayer::with_shadow) pauses a key too, and still admits its requests. A
+//!   layer in force with the same store and policy obeys the pause.
 //! - A claim may hold a narrow limit while it waits for a wide one. If the narrow key is paused then, the claim waits
 //!   for the end of the pause, and joins the queue of the wide limit again after it. If the pause is ended early, the
 //!   claim goes on with its next heartbeat, a twelfth of a lease and five seconds later at most. On a cluster a claim

@@ -177,7 +177,7 @@ impl BudgetState {
     /// Ends what a permit has reserved and not settled. Returns the use and the number of these units, if they were
     /// charged.
     pub(super) fn end(&mut self, taken: TakenUnits, end: PermitEnd) -> Option<(BudgetUse, u32)> {
-        let (used, rest) = (taken.used_after(end), taken.unsettled());
+        let (used, rest) = (taken.use_of_unsettled(end), taken.unsettled());
         self.reserved -= u64::from(rest);
         if used != BudgetUse::Freed {
             self.spend(rest);

@@ -6,7 +6,8 @@ use crate::{
 };
 use std::{collections::HashMap, sync::atomic::Ordering::Relaxed, time::SystemTime};
 
-/// All limits that operators have set in a store. The entry of a key, if it exists, has a copy of its limit.
+/// All limits that operators have set in a store. The store's entry for a key in use has a copy of its limit, so that
+/// acquires of this key need no lookup here.
 #[derive(Default)]
 pub(super) struct Limits {
     /// The number of limits. While it is 0, lookups do not take the lock.

@@ -61,7 +61,7 @@ events! {
     }
 
     /// A response asks for a pause, and its request holds no permit of the policy that should be paused.
-    ERROR unheld_cooldown(policy: &str) {
+    ERROR cooldown_without_permit(policy: &str) {
         policy,
         "a response with Retry-After pauses nothing, because its request holds no permit under the policy of \
          with_cooldown: give with_cooldown the policy of the limit, or of one of the request's claims"
@@ -72,8 +72,8 @@ events! {
         policy, error = causes(error), "the Retry-After of a response may pause nothing, because the store has failed"
     }
 
-    /// A response goes on before the store has answered its pause.
-    WARN pauses_late(policy: &str) {
+    /// A response is returned before the store has answered its pause.
+    WARN pause_is_late(policy: &str) {
         policy, "a response with Retry-After is returned before the store has answered its pause, which goes on"
     }
 

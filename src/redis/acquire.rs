@@ -227,7 +227,7 @@ impl Store {
             }
             ClaimRefusal::By(Refusal::Congested(_)) => Some(CallError::Congested),
             ClaimRefusal::PausedClock => Some(CallError::PausedClock),
-            ClaimRefusal::By(_) | ClaimRefusal::Closed => None,
+            ClaimRefusal::By(_) | ClaimRefusal::CorePanicked => None,
         }
     }
 
@@ -240,7 +240,9 @@ impl Store {
     /// Reports to operators when claims begin to fail, and when they succeed again.
     fn report_to_operators(&self, answer: &Result<RedisPermit, ClaimRefusal>) {
         let fault = match answer {
-            Err(ClaimRefusal::Closed | ClaimRefusal::By(Refusal::Closed | Refusal::Revoked)) => {
+            Err(
+                ClaimRefusal::CorePanicked | ClaimRefusal::By(Refusal::Closed | Refusal::Revoked),
+            ) => {
                 return;
             }
             Err(why) => self.fault(*why),

@@ -37,7 +37,7 @@ pub(super) enum To<'a> {
     KeyOnce(&'a str),
 }
 
-/// A turn of an operator's calls (see `turns`), and the deadline of the calls in it.
+/// One of the slots for operators' calls (see `turns`), and the deadline of the calls in it. Its drop frees the slot.
 pub(super) struct OperatorTurn<'a> {
     _turn: Turn<'a>,
     pub(super) deadline: Instant,

@@ -21,10 +21,16 @@ const KEYS_PER_CALL: usize = 500;
 /// The number of commands, and so of replies, that count one key.
 const COMMANDS_PER_KEY: usize = 3;
 
-/// A key that is counted: its position among all, and the name of its semaphore.
-type IndexedKey = (usize, StoredKey, String);
+/// A key that is counted.
+struct IndexedKey {
+    /// The position of the key in the caller's list.
+    position: usize,
+    key: StoredKey,
+    /// The name of the key's semaphore.
+    name: String,
+}
 
-/// The position of a key among all, and its counts.
+/// The position of a key in the caller's list, and its counts.
 type Counted = (usize, KeyCounts);
 
 impl Store {
@@ -37,12 +43,16 @@ impl Store {
         for (position, key) in keys.into_iter().enumerate() {
             let name = stored_name(&self.owner.prefix, policy, &key);
             let server = servers.entry(self.server_of(&name));
-            server.or_default().push((position, key, name));
+            server.or_default().push(IndexedKey {
+                position,
+                key,
+                name,
+            });
         }
         let servers = servers.into_iter();
         let counted = servers.map(|(server, keys)| self.count(server, keys));
         let counted = try_join_all(counted).await?.into_iter().flatten();
-        // In the order of the keys.
+        // Sorted by position.
         let counted: BTreeMap<_, _> = counted.collect();
         Ok(counted.into_values().collect())
     }
@@ -56,7 +66,7 @@ impl Store {
         let mut counted = Vec::with_capacity(keys.len());
         for keys in keys.chunks(KEYS_PER_CALL) {
             let turn = self.operator_turn().await;
-            let commands = keys.iter().flat_map(|(.., name)| count_commands(name, now));
+            let commands = keys.iter().flat_map(|key| count_commands(&key.name, now));
             let replies = self
                 .call(To::Server(server), commands.collect(), turn.deadline)
                 .await;
@@ -72,24 +82,26 @@ impl Store {
             }
             let moved = moved.into_iter();
             let moved =
-                moved.map(|(server, keys)| self.count_moved(server, keys, now, turn.deadline));
+                moved.map(|(to, keys)| self.count_at_new_owner(to, keys, now, turn.deadline));
             counted.extend(try_join_all(moved).await?.into_iter().flatten());
         }
         Ok(counted)
     }
 
-    /// The server to which a slot has moved, according to an error of its former owner.
+    /// The server to which a slot has moved, according to an error of its former owner. `None` if it is not known, or
+    /// if the slot is still moving.
     fn new_owner(&self, error: &CallError, from: usize) -> Option<usize> {
         match error.redirect()? {
+            // `MOVED`
             (address, false) => self.topology.server_at(address, from),
-            // An `ASK` redirects one command only, so the key is counted by itself.
+            // `ASK` redirects one command only, so the key is counted by itself.
             (_, true) => None,
         }
     }
 
     /// Counts keys whose slots have moved, with one call to their new server. If that server is not known or redirects
     /// too, the keys are counted one by one.
-    async fn count_moved(
+    async fn count_at_new_owner(
         &self,
         server: Option<usize>,
         keys: Vec<&IndexedKey>,
@@ -98,19 +110,18 @@ impl Store {
     ) -> Result<Vec<Counted>, CallError> {
         let replies = match server {
             Some(server) => {
-                let commands = keys.iter().flat_map(|(.., name)| count_commands(name, now));
+                let commands = keys.iter().flat_map(|key| count_commands(&key.name, now));
                 self.call(To::Server(server), commands.collect(), until)
                     .await
             }
             None => Vec::new(),
         };
         let counted = keys.iter().enumerate().map(async |(number, key)| {
-            let (.., name) = key;
             let replies = replies.chunks_exact(COMMANDS_PER_KEY).nth(number);
             let found = match replies.map(|replies| read_counts(now, replies)) {
                 Some(Err(error)) if !error.is_moving() => return Err(error),
                 Some(Ok(found)) => found,
-                _ => self.count_moving(name, now, until).await?,
+                _ => self.count_by_command(&key.name, now, until).await?,
             };
             Ok(counts_of(key, found))
         });
@@ -119,7 +130,7 @@ impl Store {
 
     /// Counts a semaphore whose slot is moving. Its keys may be on two servers, so each command follows its own
     /// redirect. `now` is a time of the former owner's clock.
-    async fn count_moving(
+    async fn count_by_command(
         &self,
         name: &str,
         now: u64,
@@ -132,7 +143,7 @@ impl Store {
     }
 
     pub(super) async fn processes(&self) -> Result<Vec<Process>, CallError> {
-        let [_, key] = self.owner.keys();
+        let [_clock, key] = self.owner.keys();
         let mut list = cmd("ZRANGE");
         list.arg(&key).arg(0).arg(-1).arg("WITHSCORES");
         let commands = vec![cmd("TIME"), list];
@@ -147,8 +158,8 @@ impl Store {
     }
 }
 
-fn counts_of((position, key, _): &IndexedKey, found: SemaphoreCounts) -> Counted {
-    let mut counts = KeyCounts::new(key.clone(), found.units, found.waiting);
+fn counts_of(key: &IndexedKey, found: SemaphoreCounts) -> Counted {
+    let mut counts = KeyCounts::new(key.key.clone(), found.units, found.waiting);
     counts.pause = found.pause.map(pause_info);
-    (*position, counts)
+    (key.position, counts)
 }

@@ -6,18 +6,19 @@ use crate::{
     sync::Mutex,
 };
 
-/// The units of one level.
+/// The units of one level whose limit is a budget.
 pub(super) struct ReservedUnits {
     policy: Policy,
     weight: u32,
-    /// `None` once the permit has ended.
+    /// The units settled so far. `None` once the permit has ended.
     state: Mutex<Option<Settled>>,
 }
 
 impl ReservedUnits {
-    /// Counts units that were granted.
+    /// Counts units that were granted. Those of a rate are spent at the grant. Those of an estimate are reserved until
+    /// they are settled.
     pub(super) fn granted(policy: &Policy, weight: u32, charge: Charge) -> Self {
-        let (used, settled) = match charge {
+        let (kind, settled) = match charge {
             Charge::Grant => (BudgetUse::Spent, Settled::Total(weight)),
             Charge::Settlement => (BudgetUse::Reserved, Settled::Estimate),
         };
@@ -26,7 +27,7 @@ impl ReservedUnits {
             weight,
             state: Mutex::new(Some(settled)),
         };
-        units.count(used, weight);
+        units.count(kind, weight);
         units
     }
 
@@ -48,17 +49,18 @@ impl ReservedUnits {
         Some(before)
     }
 
-    /// Counts the units that are not settled, by how the permit has ended. Does so once.
+    /// Counts the units that are not settled as spent, freed or lost, by how the permit has ended. A second call does
+    /// nothing.
     pub(super) fn end(&self, end: PermitEnd) {
         let settled = self.state.lock().take();
         let weight = self.weight;
         if let Some(rest) = settled.map(|settled| TakenUnits { weight, settled }) {
-            self.count(rest.used_after(end), rest.unsettled());
+            self.count(rest.use_of_unsettled(end), rest.unsettled());
         }
     }
 
     // A recorder is user code, so this is called without the lock.
-    fn count(&self, used: BudgetUse, units: u32) {
-        observe::budget(REDIS, self.policy.as_str(), used, units);
+    fn count(&self, kind: BudgetUse, units: u32) {
+        observe::budget(REDIS, self.policy.as_str(), kind, units);
     }
 }

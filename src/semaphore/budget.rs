@@ -83,7 +83,7 @@ impl TakenUnits {
     }
 
     /// How the unsettled units count after the end of the permit.
-    pub(crate) fn used_after(self, end: PermitEnd) -> BudgetUse {
+    pub(crate) fn use_of_unsettled(self, end: PermitEnd) -> BudgetUse {
         match (end, self.settled) {
             (PermitEnd::Lost, _) => BudgetUse::Lost,
             (PermitEnd::Released, Settled::Estimate) => BudgetUse::Spent,

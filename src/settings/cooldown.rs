@@ -28,16 +28,16 @@ pub(crate) struct Cooldown {
     policy: Policy,
     max: Duration,
     /// True once a request without a permit under `policy` was logged. Shared by the clones of a layer.
-    has_logged_unheld: Arc<AtomicBool>,
+    has_logged_missing: Arc<AtomicBool>,
 }
 
 impl Cooldown {
     pub(crate) fn new(policy: Policy, max: Duration) -> Self {
-        let has_logged_unheld = Arc::default();
+        let has_logged_missing = Arc::default();
         Self {
             policy,
             max,
-            has_logged_unheld,
+            has_logged_missing,
         }
     }
 
@@ -58,9 +58,9 @@ impl Cooldown {
             return None;
         }
         if !permit.levels().any(|level| *level.policy() == self.policy) {
-            // A permit in shadow has the narrowest level only.
-            if !permit.is_shadow() && !self.has_logged_unheld.swap(true, Relaxed) {
-                events::unheld_cooldown(self.policy.as_str());
+            // In shadow the permit of a request with a wrong key has only the layer's own policy: no mistake to log.
+            if !permit.is_shadow() && !self.has_logged_missing.swap(true, Relaxed) {
+                events::cooldown_without_permit(self.policy.as_str());
             }
             return None;
         }
@@ -73,7 +73,7 @@ impl Cooldown {
         let policy = self.policy.clone();
         Some(SyncFuture::new(async move {
             if timeout(LONGEST_WAIT, pausing).await.is_err() {
-                events::pauses_late(policy.as_str());
+                events::pause_is_late(policy.as_str());
             }
         }))
     }

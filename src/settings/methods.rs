@@ -1,36 +1,38 @@
 //! The `with_*` methods that the layers have.
 
-/// Defines the modifiers of a layer for HTTP with a field `settings: Arc<Settings>`. `$new` is an example of the layer;
-/// `$wait` is the doc of what happens without a wait.
+/// Defines the `with_*` methods of a layer for HTTP, which has a method `settings_mut`. `$new` is an expression that
+/// makes such a layer, for the examples. `$wait` is the paragraph about the default in the doc of `with_wait`.
 macro_rules! settings_methods {
     ($new:literal, $wait:literal) => {
         $crate::settings::claim_methods!($new, $wait);
 
         /// Sets how long a client may stall while it sends its request or reads its response. After that time the
         /// permit is released and reported lost. By default the time is unbounded, so a client that stops reading or
-        /// sending keeps its permit until it hangs up. [`with_on_lost`](Self::with_on_lost) sets whether the request
-        /// continues if its client does.
+        /// sending keeps its permit until it hangs up. If the client resumes after the loss, the request goes on,
+        /// unless [`with_on_lost`](Self::with_on_lost) ends it.
         ///
         /// # The request's body
         ///
-        /// Until the response's head, the time counts while the handler waits for the body. It starts again with each
-        /// kibibyte (1,024 bytes), so a client that sends single bytes stalls too. It does not count while the handler
-        /// does not read, nor after the head, because each side of a bidirectional stream may be quiet.
+        /// The clock runs while the handler waits for data of the body, and stands still while it does not read. Each
+        /// kibibyte (1,024 bytes) that the handler receives resets the clock, so a client that sends single bytes
+        /// stalls too. The response's head stops the clock for good, because after it each side of a bidirectional
+        /// stream may be quiet.
         ///
-        /// - The wait begins when the handler polls the body and finds no data, and ends with its next poll. So set no
-        ///   bound for a handler that gives up a read, as `select!` does, and works on before it reads again.
-        /// - A client that waits for the first bytes of the response before it sends more stalls too. So set no bound
-        ///   for a gateway of bidirectional streams.
+        /// - If a handler gives up a read, as `select!` does, the clock runs on until the handler reads again, and so
+        ///   the handler's own work counts as a stall. Set no bound for such a handler.
+        /// - A client also stalls if it sends nothing more until the response begins. So set no bound for a gateway of
+        ///   bidirectional streams.
         /// - With the feature `axum` the layer watches bodies of axum (`axum::body::Body`).
         /// - The layer cannot watch other bodies, because it cannot replace them. In tonic and hyper, put
         ///   [`RequestBody::watch`](crate::RequestBody::watch) between the layer and the service.
         ///
         /// # The response's body
         ///
-        /// The time counts before the server polls the body for the first time, and after each frame until it polls for
-        /// the next one. A server first fills its buffers and those of the system, so a stall in a slow stream is
-        /// noticed late, or never. The time in which a handler has nothing to send does not count. Has no effect with
-        /// [`ReleaseAt::Head`](crate::ReleaseAt).
+        /// The clock runs while the server does not ask for data: from the response's head to the first poll of the
+        /// body, and from each frame to the next poll. It stands still while the handler has nothing to send. A server
+        /// first fills its buffers and those of the system, so a stall in a slow stream is noticed late, or never.
+        ///
+        /// With [`ReleaseAt::Head`](crate::ReleaseAt) the body holds no permit, so it is not watched.
         ///
         /// # Panics
         ///
@@ -48,8 +50,8 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Sets the name of a unit of the limits, which the field `RateLimit-Policy` has as its parameter `qu`. The
-        /// default, `concurrent-requests`, is right if every request has weight 1.
+        /// Sets the name of what the limits count. Clients find it in the parameter `qu` of the field
+        /// `RateLimit-Policy`. The default, `concurrent-requests`, is right if every request has weight 1.
         ///
         /// # Examples
         ///
@@ -115,8 +117,8 @@ macro_rules! settings_methods {
         /// serves further requests.
         ///
         /// If the `Content-Length` is above the bound, nothing is read, and the response has `Connection: close`. The
-        /// connection stays open for two seconds, so that a client that reads while it sends finds the response. The
-        /// same time applies when a body without a length exceeds the bound.
+        /// connection stays open for two seconds, so that a client that reads while it sends finds the response. It
+        /// also stays open for two seconds after a body without a length has exceeded the bound.
         ///
         /// - An account at its limit can make the service receive these bytes again and again. Behind a proxy that
         ///   buffers requests, set the proxy's bound here too: in nginx, `client_max_body_size`.
@@ -124,8 +126,9 @@ macro_rules! settings_methods {
         /// - Over HTTP/2 and later nothing is read, because a refusal ends only its own stream. Nothing is read of a
         ///   request with `Expect: 100-continue` either, because its client has not sent the body.
         /// - Outside of a Tokio runtime nothing is read.
-        /// - Around a client, a refused request was never sent, so nothing should be read. A request counts as a
-        ///   client's if its URI names a host and it has no `Host` header. If your client sends other requests, set 0.
+        /// - If the layer wraps an HTTP client, a refused request was never sent, so its body is not read. The layer
+        ///   recognizes such a request by a URI with a host and the lack of a `Host` header. If your client's requests
+        ///   differ, set 0 bytes.
         ///
         /// # Panics
         ///
@@ -144,22 +147,23 @@ macro_rules! settings_methods {
             self
         }
 
-        /// Obeys the `Retry-After` of the inner service, for a layer around a *client*. A response with status 429 or
-        /// 503 pauses the key of its request under `policy`, for the time that `Retry-After` names and
-        /// for `max` at most. So every process that shares the store stops sending, and waiters keep their places.
-        /// The guide's chapter `pauses` has the rules and a whole client. A later call replaces an earlier one.
+        /// Obeys the `Retry-After` of the inner service, for a layer around a *client*. Off by default. A response with
+        /// status 429 or 503 pauses the key of its request under `policy`, for the time in `Retry-After` but at most
+        /// for `max`. So every process that shares the store stops sending, and waiters keep their places. The guide's
+        /// chapter `pauses` has the rules and a whole client. A second call replaces `policy` and `max`.
         ///
-        /// - `Retry-After` is a number of seconds, or a date. A date counts from the `Date` of the response if it has
-        ///   one, otherwise from now. Zero, a past date and any other text pause nothing.
-        /// - Rejections of this crate in the same process pause nothing. They may come from an inner limit.
-        /// - The response waits until the store has answered the pause, for 100 ms at most, so that no request is
-        ///   admitted after the caller has the response. A pause that is later goes on in a task. With the feature
-        ///   `tracing` a late or failed pause is a warning in the log. Neither changes the response.
+        /// - `Retry-After` is a number of seconds, or a date. The time to a date is measured from the response's
+        ///   `Date`, or from now if it has none. Zero, a past date and any other text pause nothing.
+        /// - Rejections of this crate in the same process pause nothing, because they may come from an inner limit.
+        /// - The response waits for the store's answer to the pause, for at most 100 ms, so that no request is admitted
+        ///   once the caller has the response. If the store needs longer, a task waits for its answer instead.
+        /// - If the store fails or is late, the response is unchanged. The feature `tracing` logs a warning.
         /// - The permit is held until the store has answered, even with
         ///   [`ReleaseAt::Head`](crate::ReleaseAt::Head).
         /// - If the request holds no permit under `policy`, nothing is paused, and the mistake is logged once.
-        /// - [In shadow](Self::with_shadow) the pause counts for the narrowest limit of a request, and the requests of
-        ///   this layer run all the same. A layer in force with the same policy in the same store obeys the pause.
+        /// - [In shadow](Self::with_shadow) the key is paused if the trial holds its permit when the response arrives.
+        ///   The layer itself still admits all requests. A layer in force with the same store and policy obeys the
+        ///   pause.
         ///
         /// # Panics
         ///
@@ -185,7 +189,7 @@ macro_rules! settings_methods {
     };
 }
 
-/// Defines the modifiers of every layer, as [`settings_methods`] does.
+/// Defines the `with_*` methods that all layers have. See [`settings_methods`] for the arguments.
 macro_rules! claim_methods {
     ($new:literal, $wait:literal) => {
         /// Sets the policy under which permits are counted: `concurrency` unless set. Two layers
@@ -225,8 +229,8 @@ macro_rules! claim_methods {
 
         /// Sets how many requests of one key may wait at a time, in all processes of the store:
         /// [`DEFAULT_MAX_WAITING`](crate::semaphore::DEFAULT_MAX_WAITING) unless set. Further requests are refused at
-        /// once with status 429, except those whose [head start](crate::Claim::with_head_start) puts them before enough
-        /// other requests.
+        /// once with status 429, unless a [head start](crate::Claim::with_head_start) or a
+        /// [flow](crate::Claim::with_flow) puts them among the first `max_waiting`.
         ///
         /// [`Claim::with_max_waiting`](crate::Claim::with_max_waiting) lists the costs of a waiter.
         ///
@@ -243,12 +247,15 @@ macro_rules! claim_methods {
             self
         }
 
-        /// Makes the queues of wider limits fair to keys. If a request is under several limits, the key of the first
-        /// claim, for example the account, becomes the flow of each later claim that names no
-        /// [flow](crate::Claim::with_flow). So no account waits behind another account's crowd at the limit of the
-        /// route or the fleet. Later claims keep their [share](crate::Claim::with_share), but are not valid with a
-        /// [head start](crate::Claim::with_head_start). With one limit this has no effect: the extractor names the
-        /// flows of a shared key.
+        /// Serves accounts in turn at limits that they share, such as the limit of a route or of the fleet. So no
+        /// account waits behind another account's crowd. Off by default.
+        ///
+        /// This applies to requests that make several claims, for example for the account, the route and the fleet. The
+        /// key of the first claim becomes the [flow](crate::Claim::with_flow) of each later claim that has no flow.
+        ///
+        /// - Later claims may have a [share](crate::Claim::with_share). A later claim with a
+        ///   [head start](crate::Claim::with_head_start) is refused as invalid, because a flow has none.
+        /// - A request with one claim is not affected. If tenants share its key, set the claim's flow in the extractor.
         ///
         /// # Examples
         ///
@@ -261,10 +268,10 @@ macro_rules! claim_methods {
             self
         }
 
-        /// Sets how long a request may hold its permit. After that time the permit is released and reported lost,
-        /// whatever its request does then. By default the time is unbounded. To end only the permits of clients that
-        /// stall, use [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall).
-        /// [`with_on_lost`](Self::with_on_lost) sets whether the request continues.
+        /// Sets how long a request may hold its permit. After that time the permit is released and reported lost. The
+        /// request continues, unless [`with_on_lost`](Self::with_on_lost) ends it. By default the time is unbounded.
+        /// To end only the permits of clients that stall, use
+        /// [`with_max_stall`](crate::ConcurrencyLimitLayer::with_max_stall).
         ///
         /// # Panics
         ///
@@ -295,32 +302,31 @@ macro_rules! claim_methods {
             self
         }
 
-        /// Sets whether the limit is in shadow, to try it before it is in force: false by default. In shadow every
+        /// Sets whether the limit is in shadow, to try it before it is in force. Off by default. In shadow every
         /// request is admitted at once, and waits neither for a round trip to the store nor during an outage. With the
         /// feature `metrics`, requests that the limit would have refused are counted in
         /// `tower_semaphore.shadow_refusals`. With the feature `tracing`, they are logged in an
         /// [event](crate::observe#events).
         ///
-        /// The limit is tried beside each request: the layer makes the request's claims to the store, and holds their
-        /// permit for as long as the request holds its own. A request that would have been refused holds nothing. If
-        /// the claims have to wait, their permit is held after the wait for as long as the request lasts, even if the
-        /// request has ended by that time. A layer in shadow and a layer in force share the permits of a key if they
+        /// Beside each request runs a trial: the layer makes the request's claims to the store, and holds the permit
+        /// that they get for as long as the request holds its own. If the claims first wait in the queue, the trial
+        /// holds its permit later by the time of the wait, as if the request had begun only then. If the claims are
+        /// refused, the trial holds nothing. A layer in shadow and a layer in force share the permits of a key if they
         /// have the same store and the same policy.
         ///
         /// - The handler finds a [`Permit`](crate::Permit) that [is in shadow](crate::Permit::is_shadow) and is never
         ///   lost. Responses have no RateLimit fields, because clients should not adapt to a limit that is not in
         ///   force. `with_max_hold` and `with_max_stall` end the permit in the store, but no response.
-        /// - A request with a wrong key, or with a claim that no store can grant, is admitted and counted
-        ///   too.
-        /// - The trial differs from a limit in force, because more requests run at a time and may take longer, and
-        ///   because refused clients do not try again. A request that ends before its wait would have ended counts as
-        ///   done, not as given up.
+        /// - A request with a wrong key, or with a claim that no store can grant, is admitted, and counted as refused.
+        /// - The trial differs from a limit in force: more requests run at a time and may take longer, and no refused
+        ///   client tries again. If a request ends while its claims wait, the trial assumes that it was served, not
+        ///   that its client gave up, so the claims stay in the queue.
         /// - The handler may [`resize`](crate::Permit::resize) the permit to any weight. A weight above the limit
         ///   is counted as `invalid`.
-        /// - A layer may have 50,000 claims under way beside their requests: claims that are queued, and claims that
-        ///   the store did not answer at once. Further claims are counted as `overloaded`. In the queues of a store,
-        ///   `max_waiting_total` bounds claims in shadow separately from claims in force.
-        /// - Outside of a Tokio runtime a claim that the store does not answer at once is counted as
+        /// - A layer runs at most 50,000 trials whose claims were queued, or were not answered by the store at once.
+        ///   Each of them counts until its permit ends. Further requests are counted as `overloaded`.
+        /// - In the queues of a store, `max_waiting_total` bounds claims in shadow separately from claims in force.
+        /// - Outside of a Tokio runtime a request whose claims the store does not answer at once is counted as
         ///   `unavailable`.
         ///
         /// # Examples
@@ -336,8 +342,8 @@ macro_rules! claim_methods {
     };
 }
 
-/// Defines the accessors of a service with a field `inner`. `$service` is an expression of the service around
-/// `"market"`.
+/// Defines the accessors of a service with a field `inner`. `$service` is an expression that makes such a service, for
+/// the example. Its inner service is the string `"market"`.
 macro_rules! inner_service_methods {
     ($service:literal) => {
         /// The inner service.

@@ -20,9 +20,8 @@ use std::{
 pub(in crate::redis) enum ClaimRefusal {
     /// The core has refused the claim.
     By(Refusal),
-    /// The core has panicked.
-    Closed,
-    /// Tokio's clock is paused, so the claim's time was over at once.
+    CorePanicked,
+    /// A test has paused Tokio's clock, which then jumps to the claim's deadline at once.
     PausedClock,
 }
 
@@ -40,8 +39,8 @@ struct CellLevel {
     limit: AtomicU64,
 }
 
-/// One permit or claim, as its holder sees it. Written under the core's lock, in the order of the core's steps, and
-/// read without it.
+/// One permit or claim, as its holder sees it. The core's events are applied under the core's lock, in their order. The
+/// holder reads the cell, and marks it as gone, without the lock.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct Cell {
     /// The time until which the holder may rely on the permit, in microseconds of this machine's clock.
@@ -79,7 +78,7 @@ impl Cell {
         }
     }
 
-    // Under the lock.
+    // Called under the core's lock.
 
     /// Applies an event of the core. Returns the news for operators.
     pub(super) fn apply(&self, event: Event) -> Vec<News> {
@@ -97,16 +96,16 @@ impl Cell {
             Event::Refused(why) => self.refuse(ClaimRefusal::By(why)),
             Event::Lost => return self.lose(LostBy::Lease),
             Event::Degraded => {
-                let is_kept = matches!(self.outcome(), Some(Ok(_)));
+                let was_granted = matches!(self.outcome(), Some(Ok(_)));
                 let was_degraded = self.is_degraded.swap(true, Relaxed);
                 return self.news(!was_degraded, |level| {
-                    News::Degraded(level.policy.clone(), Arc::clone(&level.name), is_kept)
+                    News::Degraded(level.policy.clone(), Arc::clone(&level.name), was_granted)
                 });
             }
             Event::Regained(tokens) => {
                 self.is_degraded.store(false, Relaxed);
                 self.set_tokens(tokens.into_iter());
-                // A permit that was released stays lost.
+                // After a release, a loss that was reported stays reported.
                 if !self.is_gone() {
                     self.loss.clear();
                 }
@@ -133,8 +132,8 @@ impl Cell {
     }
 
     /// The news of each level, if `is_new`.
-    fn news(&self, is_new: bool, of: impl Fn(&CellLevel) -> News) -> Vec<News> {
-        self.levels.iter().filter(|_| is_new).map(of).collect()
+    fn news(&self, is_new: bool, make: impl Fn(&CellLevel) -> News) -> Vec<News> {
+        self.levels.iter().filter(|_| is_new).map(make).collect()
     }
 
     /// Ends the wait for a release. `was_held` is true if the permit was held until then.
@@ -145,7 +144,7 @@ impl Cell {
     /// Notes that the core has panicked. Returns true if this changes anything, and the news.
     pub(super) fn close(&self, now: Time) -> (bool, Vec<News>) {
         let is_new = self.was_held.get().is_none();
-        self.refuse(ClaimRefusal::Closed);
+        self.refuse(ClaimRefusal::CorePanicked);
         self.complete_release(false);
         // An undecided claim has no end, and was never held.
         let was_granted = matches!(self.outcome(), Some(Ok(())));
@@ -163,7 +162,8 @@ impl Cell {
         }
     }
 
-    /// Wakes the tasks that wait for an event. A loss wakes its waiters even if the permit is held again.
+    /// Wakes the task that waits for the claim or the release. With `is_loss` also wakes the tasks that wait for the
+    /// loss, even if the permit has been regained since.
     pub(super) fn wake(&self, is_loss: bool) {
         if is_loss {
             self.loss.wake();
@@ -171,7 +171,7 @@ impl Cell {
         self.waker.wake();
     }
 
-    // At any time.
+    // Called at any time.
 
     pub(in crate::redis) fn loss(&self) -> &Loss {
         &self.loss
@@ -180,7 +180,7 @@ impl Cell {
     /// The cell of a claim that adds units to a level of this permit.
     pub(super) fn for_growth(&self, level: usize) -> Self {
         let level = self.levels.get(level);
-        let level = level.map(|own| (own.policy.clone(), Arc::clone(&own.name), own.slot));
+        let level = level.map(|level| (level.policy.clone(), Arc::clone(&level.name), level.slot));
         Self::new(level.into_iter())
     }
 
@@ -241,8 +241,8 @@ impl Cell {
         self.poll(cx, || self.was_held.get().copied())
     }
 
-    /// Removes the waker while the caller itself polls the call, so that an outcome of that poll does not wake the
-    /// caller's task again.
+    /// Removes the waker. A task that sends its call itself does this before it polls the call: if that poll brings the
+    /// outcome, the task is running and needs no wake.
     pub(super) fn unregister(&self) {
         drop(self.waker.take());
     }
@@ -262,8 +262,8 @@ impl Cell {
 pub(super) struct Cells(Vec<Option<(PermitId, Arc<Cell>)>>);
 
 impl Cells {
-    /// Adds a cell. The core no longer knows the permit that had its place, so a task that still waits for the release
-    /// of that permit ends.
+    /// Adds a cell. The core gives an index to a new permit only after it has removed the old one, so a release that is
+    /// still awaited in the replaced cell is over.
     pub(super) fn insert(&mut self, id: PermitId, cell: &Arc<Cell>) {
         if self.0.len() <= id.index {
             self.0.resize(id.index + 1, None);
@@ -275,7 +275,9 @@ impl Cells {
 
     pub(super) fn get(&self, id: PermitId) -> Option<&Arc<Cell>> {
         let entry = self.0.get(id.index)?.as_ref();
-        entry.filter(|(own, _)| *own == id).map(|(_, cell)| cell)
+        entry
+            .filter(|(found, _)| *found == id)
+            .map(|(_, cell)| cell)
     }
 
     pub(super) fn remove(&mut self, id: PermitId) -> Option<Arc<Cell>> {

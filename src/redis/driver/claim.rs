@@ -273,7 +273,7 @@ impl<T: Transport> Driver<T> {
             let own = call.and_then(|call| rest.load(core, now, call));
             Some((id, from, connects, own, rest.next(core, now, from)))
         });
-        let begun = begun.ok_or(ClaimRefusal::Closed)?;
+        let begun = begun.ok_or(ClaimRefusal::CorePanicked)?;
         let (id, from, connects, own, next) = begun.ok_or(ClaimRefusal::By(Refusal::Revoked))?;
         for server in connects {
             Link::new(&shared, from, server).spawn();

@@ -486,15 +486,15 @@ fn a_panic_in_the_core_closes_the_store_and_permits_are_lost_at_the_ends_of_thei
         // A claim without levels makes the core panic.
         assert_eq!(
             claim_levels(&driver, Vec::new()).await.err(),
-            Some(ClaimRefusal::Closed)
+            Some(ClaimRefusal::CorePanicked)
         );
         assert_eq!(
             waiter.await.expect("no panic").err(),
-            Some(ClaimRefusal::Closed)
+            Some(ClaimRefusal::CorePanicked)
         );
         assert_eq!(
             claim_levels(&driver, vec![level("b")]).await.err(),
-            Some(ClaimRefusal::Closed)
+            Some(ClaimRefusal::CorePanicked)
         );
         assert_eq!(driver.health(), StoreHealth::Closed);
         assert_eq!(

@@ -70,7 +70,7 @@ async fn a_permit_that_was_lost_is_acquired_anew_by_the_next_poll() {
     store.lose();
     let answer = call(&mut service).await;
     assert_eq!(answer.status(), 200);
-    assert!(store.token() > lost && store.is_out());
+    assert!(store.token() > lost && store.is_held());
 }
 
 #[tokio::test]

@@ -169,7 +169,7 @@ async fn a_head_that_comes_with_the_loss_is_dropped() {
     let service = limit(1, store.clone()).with_on_lost(OnLost::Abort);
     let answer: Answer = send(&service.layer(handler), request("alice")).await;
     assert_aborted(&answer);
-    assert!(!store.is_out());
+    assert!(!store.is_held());
 }
 
 #[tokio::test(start_paused = true)]

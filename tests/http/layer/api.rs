@@ -150,7 +150,7 @@ async fn a_permit_that_keeps_another_store_s_is_lost_with_it_and_releases_it() {
     );
     assert!(lost.is_ok() && permit.is_lost());
     drop(permit);
-    assert!(!inner.is_out() && other.busy_keys() == 0);
+    assert!(!inner.is_held() && other.busy_keys() == 0);
 }
 
 /// The errors that the compiler prints for a program that uses this crate.

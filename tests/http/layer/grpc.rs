@@ -172,7 +172,7 @@ async fn end_of_a_lost(kind: &'static str) -> Result<Frame<Bytes>, String> {
     let last = body.frame().await.expect("a last frame");
     assert!(body.is_end_stream());
     assert!(body.frame().await.is_none());
-    assert!(!store.is_out());
+    assert!(!store.is_held());
     last.map_err(|error| error.to_string())
 }
 

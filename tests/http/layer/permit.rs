@@ -167,9 +167,9 @@ async fn a_body_whose_permit_is_lost_finishes_by_default() {
     let service = limit(1, store.clone()).layer(ok());
     let body = send(&service, request("alice")).await.into_body();
     store.lose();
-    assert!(store.is_out());
+    assert!(store.is_held());
     assert_eq!(body.collect().await.unwrap().to_bytes(), "ok");
-    assert!(!store.is_out());
+    assert!(!store.is_held());
 }
 
 /// A grant whose lost permit returns while it is being released.

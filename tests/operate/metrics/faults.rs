@@ -29,7 +29,7 @@ fn panicking(names: &'static [&'static str]) -> (Arc<AtomicUsize>, Hooked) {
     let recorder = Hooked::new(move |name, call| {
         if names.contains(&name) && matches!(call, RecorderCall::Count(_)) {
             count.fetch_add(1, Relaxed);
-            panic!("a recorder's own");
+            panic!("planted: the recorder panics");
         }
     });
     (panics, recorder)
@@ -58,7 +58,8 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
     store.connect(server.url()).await.expect("it connects")
 }
 
-/// The keeper's thread calls the recorder. If the panic ended that thread, no permit would be refreshed any more.
+/// The keeper's thread calls the recorder. If the recorder's panic ended that thread, no permit would be refreshed any
+/// more.
 #[tokio::test]
 async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits() {
     let server = RedisServer::start();
@@ -80,7 +81,7 @@ async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits
 
 #[tokio::test]
 async fn a_permit_whose_recorder_panics_at_its_revocation_is_lost_and_free() {
-    // Both live to the end, because recorders are distinguished by their addresses.
+    // Both recorders live to the end of the test, because the crate distinguishes recorders by their addresses.
     let recorders = [&[LOST_PERMITS], &[PERMIT_DURATION]].map(|names| panicking(names));
     for (panics, recorder) in &recorders {
         let _guard = metrics::set_default_local_recorder(recorder);

@@ -253,7 +253,7 @@ fn panicking_gauge(name: &'static str) -> (Arc<AtomicIsize>, Hooked) {
     let recorder = Hooked::new(move |gauge, call| match call {
         RecorderCall::Count(by) if gauge == name => {
             let is_counted = by < 0.0 || has_panicked.swap(true, Relaxed);
-            assert!(is_counted, "a recorder's own");
+            assert!(is_counted, "planted: the recorder panics");
             value.fetch_add(by as isize, Relaxed);
         }
         _ => {}

@@ -17,7 +17,8 @@ use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
-/// Long enough that a busy machine loses no permit, and fails no claim under the longest timeout.
+/// Long, so that a busy machine loses no permit and fails no claim. The timeout of a call is a third of it, the longest
+/// that a store accepts.
 const LEASE: Duration = Duration::from_secs(6);
 /// The time within which holders notice a loss: a refresh interval, and slack for a busy machine.
 const NOTICED: Duration = Duration::from_secs(2 + 3);

@@ -47,7 +47,7 @@ impl Semaphore for Overloaded {
     }
 }
 
-/// A store that refuses claims under its limit for the fleet.
+/// A store whose limit for the whole fleet is reached.
 pub struct Fleet;
 
 impl Semaphore for Fleet {
@@ -142,13 +142,14 @@ impl Drop for Waiter {
     }
 }
 
-/// A store that grants everything until it is closed. With [`lose`](Self::lose) a test ends the last permit. Tokens count
-/// the permits.
+/// A store that grants everything until it is closed. With [`lose`](Self::lose) a test ends the newest permit. The n-th
+/// permit has the token n.
 #[derive(Clone, Default)]
-pub struct Fickle(Arc<Mutex<Last>>);
+pub struct Fickle(Arc<Mutex<Newest>>);
 
+/// The newest permit.
 #[derive(Default)]
-struct Last {
+struct Newest {
     loss: Weak<Loss>,
     token: u64,
     closed: bool,
@@ -156,54 +157,59 @@ struct Last {
 
 impl Fickle {
     pub fn lose(&self) {
-        let lent = self.last().loss.upgrade();
-        lent.expect("a permit that is out").set();
+        let loss = self.newest().loss.upgrade();
+        loss.expect("the newest permit is held").set();
     }
 
-    /// Returns true while the last permit is not released.
-    pub fn is_out(&self) -> bool {
-        self.last().loss.strong_count() > 0
+    /// True while the newest permit is not released.
+    pub fn is_held(&self) -> bool {
+        self.newest().loss.strong_count() > 0
     }
 
-    /// The last permit's token.
+    /// The newest permit's token.
     pub fn token(&self) -> u64 {
-        self.last().token
+        self.newest().token
     }
 
     pub fn close(&self) {
-        self.last().closed = true;
+        self.newest().closed = true;
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
+    fn newest(&self) -> MutexGuard<'_, Newest> {
         self.0.lock().expect("no panic")
     }
 
-    fn lend(&self) -> Lent {
+    fn grant(&self) -> FickleGrant {
         let loss = Arc::new(Loss::default());
-        let mut last = self.last();
-        last.loss = Arc::downgrade(&loss);
-        last.token += 1;
-        Lent(loss, last.token)
+        let mut newest = self.newest();
+        newest.loss = Arc::downgrade(&loss);
+        newest.token += 1;
+        FickleGrant {
+            loss,
+            token: newest.token,
+        }
     }
 }
 
 impl Semaphore for Fickle {
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        if self.last().closed {
+        if self.newest().closed {
             return Closed.acquire_all(claims);
         }
-        let lent = |claim: Claim| Permit::new(self.lend(), [(&claim, 1)]);
-        Acquire::ready(claims.only().map(lent))
+        let granted = |claim: Claim| Permit::new(self.grant(), [(&claim, 1)]);
+        Acquire::ready(claims.only().map(granted))
     }
 }
 
-/// A grant that the store can lose, and its token.
-struct Lent(Arc<Loss>, u64);
+struct FickleGrant {
+    loss: Arc<Loss>,
+    token: u64,
+}
 
-impl Grant for Lent {
+impl Grant for FickleGrant {
     fn level(&self, _: usize) -> LevelState {
         let mut state = LevelState::new(1);
-        state.token = Some(self.1);
+        state.token = Some(self.token);
         state
     }
 
@@ -212,7 +218,7 @@ impl Grant for Lent {
     }
 
     fn loss(&self) -> &Loss {
-        &self.0
+        &self.loss
     }
 
     fn resize(&self, _: Vec<Resize>) -> Resizing<'_> {
@@ -239,14 +245,15 @@ impl Grant for Lent {
 pub struct Remote(Arc<Server>);
 
 struct Server {
-    /// True if responses must wait for the answers to releases.
+    /// True if the grants report that responses must wait for the answers to releases, as they do for a full key.
     is_full: bool,
     released: AtomicUsize,
     is_answering: watch::Sender<bool>,
 }
 
 impl Remote {
-    /// A store whose keys are full, so that responses wait for the answers to releases.
+    /// A store that reports its keys as full, so that responses wait for the answers to releases. It still grants
+    /// everything.
     pub fn full() -> Self {
         Self::new(true)
     }
@@ -277,23 +284,23 @@ impl Remote {
 
 impl Semaphore for Remote {
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        let loan = Loan {
+        let grant = RemoteGrant {
             server: Arc::clone(&self.0),
             is_released: AtomicBool::new(false),
             loss: Loss::default(),
         };
-        let granted = |claim: Claim| Permit::new(loan, [(&claim, 1)]);
+        let granted = |claim: Claim| Permit::new(grant, [(&claim, 1)]);
         Acquire::ready(claims.only().map(granted))
     }
 }
 
-struct Loan {
+struct RemoteGrant {
     server: Arc<Server>,
     is_released: AtomicBool,
     loss: Loss,
 }
 
-impl Grant for Loan {
+impl Grant for RemoteGrant {
     fn level(&self, _: usize) -> LevelState {
         let is_released = self.is_released.load(Ordering::SeqCst);
         LevelState::new(u32::from(!is_released))
@@ -336,7 +343,7 @@ impl Grant for Loan {
     }
 }
 
-impl Drop for Loan {
+impl Drop for RemoteGrant {
     fn drop(&mut self) {
         drop(self.release());
     }

@@ -138,7 +138,7 @@ async fn a_stream_that_lost_its_permit_ends_with_that_status() {
     );
     store.lose();
     assert_ends_as_lost(stream).await;
-    assert!(!store.is_out());
+    assert!(!store.is_held());
 }
 
 #[tokio::test]

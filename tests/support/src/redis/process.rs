@@ -25,10 +25,11 @@ impl Running {
         self.0.process.id()
     }
 
-    /// Sends `PING` until this process answers, instead of another process on its port.
+    /// Waits until this process, and not another one, answers `PING` on the port.
     pub(super) fn wait_until_it_answers(&mut self, port: u16) -> io::Result<()> {
         let end = Instant::now() + START;
         while Instant::now() < end {
+            // A process that ends at once has most likely found its port taken. The caller tries another one.
             if self.0.process.try_wait()?.is_some() {
                 return Err(ErrorKind::AddrInUse.into());
             }
