@@ -148,9 +148,7 @@ impl StandIn {
     /// Returns the server's message, or an error if the stand-in does not know the command.
     pub fn command(&mut self, args: &[&str]) -> CommandResult {
         let (name, args) = args.split_first().ok_or("ERR no command")?;
-        let keys = named_keys(name, args);
-        self.check_keys(keys)?;
-        self.delete_expired(keys);
+        self.check_keys(name, args)?;
         if WRITES.contains(name) && self.first_write.is_none() {
             self.first_write = Some((*name).to_owned());
         }
@@ -228,9 +226,14 @@ impl StandIn {
     }
 
     /// A script may only name the keys of its call, because on a cluster other keys live elsewhere.
-    fn check_keys(&self, keys: &[&str]) -> Result<(), String> {
+    fn check_keys(&self, name: &str, args: &[&str]) -> Result<(), String> {
         let Some(declared) = &self.declared else {
             return Ok(());
+        };
+        let keys = match name {
+            "TIME" | "PUBLISH" => &args[..0],
+            "DEL" | "EXISTS" => args,
+            _ => args.get(..1).unwrap_or_default(),
         };
         let is_undeclared = |key: &&&str| !declared.iter().any(|own| own == **key);
         if let Some(key) = keys.iter().find(is_undeclared) {
@@ -240,15 +243,6 @@ impl StandIn {
         match keys.iter().find(is_gone) {
             Some(key) if self.gives_away && self.is_whole => Err(format!("{NOT_LOCAL}: {key}")),
             _ => Ok(()),
-        }
-    }
-
-    /// A server deletes an expired key when a command names it. So it does not come back if the clock is set back.
-    fn delete_expired(&mut self, keys: &[&str]) {
-        for key in keys {
-            if self.entry(key).is_none() {
-                self.keys.remove(*key);
-            }
         }
     }
 
@@ -454,15 +448,6 @@ const WRITES: [&str; 9] = [
 
 fn count<T>(items: impl Iterator<Item = T>) -> Reply {
     Reply::Int(items.count() as i64)
-}
-
-/// The keys that a command names.
-fn named_keys<'a>(name: &str, args: &'a [&'a str]) -> &'a [&'a str] {
-    match name {
-        "TIME" | "PUBLISH" => &args[..0],
-        "DEL" | "EXISTS" => args,
-        _ => args.get(..1).unwrap_or_default(),
-    }
 }
 
 fn integer(text: &str) -> Result<i64, String> {
