@@ -63,7 +63,7 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Storage {
     settings: Settings,
-    /// True if no lease ends by itself before `settled` checks that nothing is left.
+    /// True if no lease ends by itself before `settled` is called.
     has_long_leases: bool,
     /// In ms.
     lease: i64,
