@@ -75,7 +75,7 @@
 //! SCHEDULES=100000 cargo test --release -p tower-semaphore-sim passes
 //! SEED=7 cargo test -p tower-semaphore-sim one
 //! WORKLOAD=cluster-outage SEED=7 cargo test -p tower-semaphore-sim one
-//! tests/sim/planted.sh "a return is not told"
+//! tests/sim/planted.sh "a return is not reported"
 //! ```
 //!
 //! The simulation has ten [workloads](schedule::Workload):
