@@ -57,7 +57,7 @@ pub struct View {
     pub held: Set,
     /// The waiters.
     pub queue: Set,
-    /// When each waiter stops to count as alive, and revocations.
+    /// When each waiter no longer counts as alive; and revocations.
     pub alive: Set,
     /// The pause, which the queue has before the waiters: its length and its end, in ms.
     pub pause: Option<(i64, i64)>,

@@ -341,8 +341,8 @@ impl Storage {
         let mut returned = Vec::new();
         for (key, before, after) in &run.semaphores {
             let clock = run.clock / 1_000;
-            // Growths of the permit keep their units until the process releases them. So a permit comes back only if
-            // the permit or a growth is there now, and was not before.
+            // Other ids of the permit, those of growths, keep their units until the process releases them. So this
+            // looks for an id that is there now and was not before.
             let own = self.revoked.iter().filter(|(other, _)| other == key);
             let mut own = own.filter(|(_, who)| {
                 let mut names = names(after, clock).filter(|name| root(name.who()) == root(*who));
