@@ -641,7 +641,7 @@ pub enum Event {
     Regained(PermitId, [u64; LEVELS]),
     /// An operator has ended it.
     Revoked(PermitId),
-    /// Units that were taken from a permit are released. They have a separate id.
+    /// Units that were taken from a permit are released. The number is that of this part.
     Released(PermitId),
     /// The releases of a permit that its caller has given up are over. True if all of it was held until then.
     GivenUp(PermitId, bool),
