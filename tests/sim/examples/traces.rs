@@ -1,5 +1,5 @@
-//! Prints a hash of the traces of each workload's first schedules. Two versions of the core with the same hashes have made
-//! the same decisions: `cargo run --release -p tower-semaphore-sim --example traces 500`.
+//! Prints a hash of the traces of each workload's first schedules. Two versions of the core with the same hashes have
+//! made the same decisions: `cargo run --release -p tower-semaphore-sim --example traces 500`.
 
 use std::{
     env,

@@ -9,7 +9,7 @@ pub struct Bug {
     pub name: &'static str,
     /// The name of the file without its extension.
     pub file: &'static str,
-    /// After how many schedules it was last found, if it was.
+    /// After how many schedules it was last found. `None`: the file names no number.
     pub schedules: Option<u64>,
     /// The text that is replaced. It occurs once.
     pub old: String,
@@ -43,10 +43,10 @@ pub fn bugs(section: &str) -> Vec<Bug> {
     all.split("\n### ").skip(1).map(bug).collect()
 }
 
-/// Reads a bug: its name, a line with the file and the number of schedules, and a difference.
+/// Reads a bug: its name, a line with the file and the number of schedules, and a diff.
 fn bug(text: &'static str) -> Bug {
     let (name, text) = text.split_once('\n').expect("a name");
-    let side = |mark: char| {
+    let lines_of = |mark: char| {
         let lines = text.lines().filter_map(|line| line.strip_prefix(mark));
         lines.collect::<Vec<_>>().join("\n")
     };
@@ -55,7 +55,7 @@ fn bug(text: &'static str) -> Bug {
         name,
         schedules: text.split_once("`: ").and_then(count),
         file: text.split('`').nth(1).expect("a file"),
-        old: side('-'),
-        new: side('+'),
+        old: lines_of('-'),
+        new: lines_of('+'),
     }
 }

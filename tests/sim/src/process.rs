@@ -14,7 +14,8 @@ use std::{collections::BTreeMap, time::Duration};
 pub enum Input {
     /// A caller in a runtime makes a claim.
     Claim(Runtime, Claim, Conduct),
-    /// A caller changes the weight of a permit that it holds: which one, and by how much.
+    /// A caller changes the weight of a permit that it holds: the pick among the levels that are held, and the
+    /// difference.
     Resize(usize, i32),
     /// The holder of the most units of a semaphore adds one.
     Grow(Key),
@@ -32,7 +33,7 @@ pub enum Input {
     Revoked(PermitId),
     /// Messages arrive from now on.
     Subscribed,
-    /// A connection comes or goes.
+    /// Slots or connections change.
     Servers(Servers),
 }
 
@@ -41,7 +42,7 @@ pub enum Input {
 pub struct Conduct {
     /// How long it holds a permit.
     pub hold: Duration,
-    /// After how long it gives up, whether it holds the permit or not.
+    /// After how long it gives up, with or without a permit.
     pub cancel: Option<Duration>,
     /// True if it goes on when its permit is lost.
     pub goes_on: bool,
@@ -60,13 +61,13 @@ pub struct Process {
     pub suspended_until: Duration,
     /// When the last map of slots that was sent to it arrives. The maps arrive in order.
     pub slots_at: Duration,
-    /// When it has a subscription again.
+    /// Until when it has no subscription to messages.
     pub deaf_until: Duration,
     /// The inputs that came while it was suspended.
     pub inbox: Vec<Input>,
-    /// The next timeout that its core has named, and when the world wakes the process.
+    /// The next timeout that its core has requested, and when the world wakes the process for it.
     pub wake: Option<(Time, Duration)>,
-    /// How long before the start of the world its machine was booted.
+    /// How long before the start of the world its machine was booted. Its clock counts from there.
     boot: Duration,
     /// How much faster its clock runs, in parts per million.
     drift: i64,
@@ -128,7 +129,7 @@ pub struct Link {
     pub since: Duration,
     /// The calls without an answer.
     pub in_flight: Vec<CallId>,
-    /// When the last call arrives, and when the last answer does.
+    /// When the last call arrives, and when the last answer does, by [`Way`].
     last: [Duration; 2],
     /// When calls and answers arrive again after a stall.
     pub stalled_until: Duration,
@@ -140,11 +141,10 @@ pub struct Link {
     fates: BTreeMap<u32, Fate>,
 }
 
-/// The fate of the calls that are under way when a connection breaks. The first ones arrive late, and the others do not
-/// arrive.
+/// The fate of the calls that are under way when a connection breaks: the first few arrive late, and the others never.
 #[derive(Debug, Clone, Copy)]
 pub struct Fate {
-    /// How many arrive.
+    /// How many arrive late.
     pub arrive: u64,
     /// How much later these arrive.
     pub late: Duration,
@@ -201,5 +201,5 @@ impl Link {
     }
 }
 
-/// The generation of a call that has outlived its connection.
+/// The generation of a call that its fate has delayed. It arrives without further delay.
 pub const LATE: u32 = u32::MAX;

@@ -1088,7 +1088,7 @@ impl Schedule {
         }
     }
 
-    /// True if leases are longer than the schedule without its last part, so that none ends by itself before `settled`.
+    /// True if no lease ends by itself before [`settled`](Self::settled).
     pub fn has_long_leases(&self) -> bool {
         self.lease > Duration::from_secs(10)
     }

@@ -19,7 +19,7 @@ const EPOCH: i64 = 1_700_000_000_000_000;
 /// How long a server that starts takes to load its data.
 const LOADING: Duration = Duration::from_millis(50);
 
-/// One in this many commands finds that the server does not know its script.
+/// The server does not know the script of one in this many commands.
 const FLUSH: usize = 97;
 
 /// The interval between the snapshots of a server.
@@ -57,7 +57,7 @@ pub struct View {
     pub held: Set,
     /// The waiters.
     pub queue: Set,
-    /// The ends of the times in which waiters count as alive, and other marks.
+    /// When each waiter no longer counts as alive; and revocations.
     pub alive: Set,
     /// The pause, which the queue has before the waiters: its length and its end, in ms.
     pub pause: Option<(i64, i64)>,
@@ -70,8 +70,8 @@ pub struct View {
 /// The data of a budget on a server, beside its sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BudgetView {
-    /// The units that are spent, the time in ms, the units that are reserved, the limit, and the parts that have returned.
-    /// `None`: the hash has no state.
+    /// The units that are spent, the time in ms at which that was so, the units that are reserved, the limit, and the
+    /// parts that have returned. `None`: the hash has no state.
     pub state: Option<[i64; 5]>,
     /// The settled units of each reservation.
     pub settled: BTreeMap<String, i64>,
@@ -98,7 +98,7 @@ pub struct Run {
     pub answer: Answer,
     /// The semaphores that the command names, each before and after the run.
     pub semaphores: Vec<(Key, View, View)>,
-    /// True if the server has just started or lost its scripts, and may have refused earlier commands.
+    /// True if the server has just started, or has just lost its scripts, so that it may not have run earlier commands.
     pub is_fresh: bool,
     /// The published messages, each after its channel.
     pub published: Vec<(String, String)>,
@@ -118,8 +118,9 @@ impl Run {
 #[derive(Debug, Default)]
 pub struct Server {
     data: StandIn,
+    /// Old data, and when it was stored.
     snapshot: (Duration, StandIn),
-    /// The data of its replica, while that receives nothing. `None`: the replica has everything.
+    /// The data of its replica while that receives nothing. `None`: the replica has the same data.
     replica: Option<StandIn>,
     /// How far its clock was ahead of the world's at the start, plus all steps of the clock, in microseconds.
     pub offset: i64,
@@ -130,10 +131,10 @@ pub struct Server {
     /// When it has loaded its data.
     loaded: Duration,
     /// The number of commands that have come.
-    asked: usize,
-    /// When it last did not know a script.
-    refused: Duration,
-    /// The number of next commands whose scripts it will not know.
+    commands_received: usize,
+    /// When it last turned out not to know a script.
+    flushed_at: Duration,
+    /// How many of its next commands it does not run because it has lost its scripts.
     pub flushed: usize,
     /// True if the slot of the script that runs next is moving away.
     pub gives_away: bool,
@@ -190,7 +191,7 @@ impl Server {
             .unwrap_or_else(|| std::mem::take(&mut self.data));
     }
 
-    /// Starts again.
+    /// Starts again, with this data.
     pub fn start(&mut self, now: Duration, data: Data) {
         match data {
             Data::Same => {}
@@ -250,17 +251,17 @@ impl Server {
             clock: self.data.now,
             command: command.clone(),
             script: script.clone(),
-            budgets: self.after(budgets),
+            budgets: self.with_budgets_after(budgets),
             reply,
             answer,
             semaphores,
-            is_fresh: now < self.loaded.max(self.refused) + LOADING * 10,
+            is_fresh: now < self.loaded.max(self.flushed_at) + LOADING * 10,
             published: std::mem::take(&mut self.data.published),
         })
     }
 
-    /// Runs an operator's revocation of an id. It has the same effect as a release by the owner, so the run has that
-    /// command. Also returns true if the id was there.
+    /// Runs an operator's revocation of an id. For the judge the run is a release by the owner, which has the same
+    /// effect. Also returns true if the id was there.
     ///
     /// # Errors
     ///
@@ -294,7 +295,7 @@ impl Server {
             clock: self.data.now,
             command,
             script,
-            budgets: self.after(budgets),
+            budgets: self.with_budgets_after(budgets),
             reply: Ok(reply),
             answer: match was_there {
                 true => Answer::Released,
@@ -330,14 +331,14 @@ impl Server {
         let budgets = self.budgets(script);
         let reply = runner.run(Verb::Pause, &mut self.data, &script.keys, &script.args);
         let reply = reply.map_err(|error| error.to_string())?;
-        let (own, is_paused) = match &reply {
+        let (is_expected, is_paused) = match &reply {
             Reply::List(items) if items.len() == 2 => (
                 items[0] == Reply::Int(self.data.now / 1_000),
                 items[1] == Reply::Int(1),
             ),
             _ => (false, false),
         };
-        if !own {
+        if !is_expected {
             return Err(format!("a strange reply {reply:?} to a pause"));
         }
         let run = Run {
@@ -345,7 +346,7 @@ impl Server {
             clock: self.data.now,
             command,
             script: script.clone(),
-            budgets: self.after(budgets),
+            budgets: self.with_budgets_after(budgets),
             reply: Ok(reply),
             answer: Answer::Released,
             semaphores: vec![(key, before, self.view(key))],
@@ -355,7 +356,8 @@ impl Server {
         Ok((run, is_paused))
     }
 
-    /// Runs the script that lists the usage of a semaphore. Returns a unit that is held and not listed, if any.
+    /// Runs the script that lists the usage of a semaphore. Returns a unit that is held and not listed, if the list is
+    /// incomplete.
     ///
     /// # Errors
     ///
@@ -384,7 +386,7 @@ impl Server {
         Ok(missing.next())
     }
 
-    /// Runs the script with which an operator sets a limit, or removes it.
+    /// Runs the script with which an operator sets the limit of a name, or removes it.
     ///
     /// # Errors
     ///
@@ -393,12 +395,12 @@ impl Server {
         &mut self,
         runner: &Runner,
         now: Duration,
-        of: &str,
+        name: &str,
         limit: Option<u32>,
     ) -> Result<(), String> {
         self.data.now = self.clock(now);
         let value = limit.map_or("-1".to_owned(), |limit| limit.to_string());
-        let args = [of.to_owned(), value, String::new(), "10000".to_owned()];
+        let args = [name.to_owned(), value, String::new(), "10000".to_owned()];
         let reply = runner.run(Verb::Limits, &mut self.data, &[wire::limits_key()], &args);
         let reply = reply.map_err(|error| error.to_string())?;
         match &reply {
@@ -407,16 +409,17 @@ impl Server {
         }
     }
 
-    /// The reason why it runs no script now, if any. Its scripts are flushed from time to time.
+    /// Returns the reason why it does not run a command now, if any. From time to time, that is a script that it does
+    /// not know.
     fn refuses(&mut self, now: Duration) -> Option<Refused> {
-        self.asked += 1;
+        self.commands_received += 1;
         if now < self.loaded {
             return Some(Refused::Loading);
         }
-        let is_flushed = self.flushed > 0 || self.asked.is_multiple_of(FLUSH);
+        let is_flushed = self.flushed > 0 || self.commands_received.is_multiple_of(FLUSH);
         self.flushed = self.flushed.saturating_sub(1);
         if is_flushed {
-            self.refused = now;
+            self.flushed_at = now;
         }
         is_flushed.then_some(Refused::NoScript)
     }
@@ -429,7 +432,7 @@ impl Server {
             .collect()
     }
 
-    /// Adds the data of another server, whose clock is `ahead` ms behind.
+    /// Adds the data of another server. This server's clock is `ahead` ms ahead of that one's.
     pub fn put(&mut self, now: Duration, entries: Vec<(String, Entry)>, ahead: i64) {
         // The clock may have been set back since the server last ran a command.
         self.data.now = self.clock(now);
@@ -439,7 +442,7 @@ impl Server {
         }
     }
 
-    /// Another program writes a value of another type over one of a semaphore's keys.
+    /// Another program writes a value of another type over the key with this suffix of a semaphore.
     pub fn poison(&mut self, key: Key, which: usize) {
         let suffix = SUFFIXES[which];
         let value = match suffix {
@@ -451,8 +454,8 @@ impl Server {
         self.data.insert(wire::name(key) + suffix, entry);
     }
 
-    /// Deletes the values that another program has written, also from the replica and the snapshot, which could bring
-    /// them back.
+    /// Deletes the values that another program has written to a semaphore, also in the replica and the snapshot, which
+    /// could bring them back.
     pub fn cure(&mut self, key: Key) {
         let others = self.replica.iter_mut().chain([&mut self.snapshot.1]);
         for data in others.chain([&mut self.data]) {
@@ -478,6 +481,7 @@ impl Server {
         entry.is_some_and(|entry| entry.expires_at.is_none_or(|end| ms < end))
     }
 
+    /// The data of the semaphores that a command names.
     fn views(&self, script: &Script, command: &Command) -> BTreeMap<Key, View> {
         let mut keys: Vec<_> = command.ids().into_iter().map(|(key, _)| key).collect();
         if let Command::Budgets { .. } = command {
@@ -486,8 +490,8 @@ impl Server {
         keys.into_iter().map(|key| (key, self.view(key))).collect()
     }
 
-    /// Touches a budget when its clock is `ahead` ms further, by the release of an id that no permit has. Returns the sets
-    /// and the state then.
+    /// Runs a script at a budget as if `ahead` ms later: the release of an id that no permit has. Returns the budget's
+    /// data after that.
     ///
     /// # Errors
     ///
@@ -511,14 +515,18 @@ impl Server {
         Ok((self.view(key), self.budget(key)))
     }
 
-    /// The budgets that a script names.
+    /// The data of the budgets that a script names.
     fn budgets(&self, script: &Script) -> Vec<(Key, BudgetView)> {
         let keys = script.named().into_iter();
         let budgets = keys.filter(|key| wire::window(*key).is_some());
         budgets.map(|key| (key, self.budget(key))).collect()
     }
 
-    fn after(&self, before: Vec<(Key, BudgetView)>) -> Vec<(Key, BudgetView, BudgetView)> {
+    /// Adds the data of budgets after a run to that before it.
+    fn with_budgets_after(
+        &self,
+        before: Vec<(Key, BudgetView)>,
+    ) -> Vec<(Key, BudgetView, BudgetView)> {
         let all = before.into_iter();
         all.map(|(key, view)| (key, view, self.budget(key)))
             .collect()

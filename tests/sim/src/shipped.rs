@@ -1,4 +1,5 @@
-//! The shipped core, as the simulation uses it.
+//! The shipped core behind the simulation's own types. Its calls are encoded by the shipped encoder and decoded again
+//! for the judge.
 
 use crate::{
     subject::{self, Policy},
@@ -31,22 +32,23 @@ pub(crate) struct Shipped {
     settings: subject::Settings,
     owner: Owner,
     core: Core,
-    /// Calls that claims have made and that were not polled yet.
+    /// Calls that the core returned for claims and that the world has not polled yet.
     calls: VecDeque<(subject::Runtime, Call)>,
     /// The commands of calls without an answer, and the runtime that carries each call.
     commands: BTreeMap<CallId, (subject::Runtime, Vec<Command>)>,
-    /// The runtime that was in the core last. It polls for calls, and so does the thread.
+    /// The runtime that used the core last. After that it polls for calls, and so does the keeper's thread.
     entered: subject::Runtime,
+    /// The core's id of each permit and growth, by its name on servers, and the runtime of its caller.
     ids: BTreeMap<u64, (PermitId, subject::Runtime)>,
     /// The number of growths that a permit has had.
     growths: BTreeMap<u64, u64>,
-    /// The names of growths on servers, by the core's numbers of the growths.
+    /// The names of growths on servers, by the serials that the core gave them.
     names: BTreeMap<u64, subject::PermitId>,
     /// Permits that callers have given up, and whose release they await.
     waits: BTreeSet<PermitId>,
 }
 
-/// A script that is being written.
+/// Records the script that a command is encoded as. The number is that of its keys.
 struct ScriptRecorder(Option<Script>, usize);
 
 impl Sink for ScriptRecorder {
@@ -87,11 +89,11 @@ impl Sink for ScriptRecorder {
 
 impl CommandSink for ScriptRecorder {
     fn plain(&mut self, words: &[&dyn Display]) {
-        panic!("it has no script, and {} words", words.len());
+        panic!("a command of {} words that is no script", words.len());
     }
 }
 
-/// A reply of the stand-in as the decoder reads it.
+/// Converts a reply of the stand-in for the shipped decoder.
 fn read(reply: &stand_in::Reply) -> Reply {
     match reply {
         stand_in::Reply::Int(number) => Reply::Integer(*number),
@@ -101,9 +103,9 @@ fn read(reply: &stand_in::Reply) -> Reply {
     }
 }
 
-fn tokens(of: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
+fn tokens(levels: impl Iterator<Item = u64>) -> [u64; subject::LEVELS] {
     let mut tokens = [0; subject::LEVELS];
-    for (place, token) in tokens.iter_mut().zip(of) {
+    for (place, token) in tokens.iter_mut().zip(levels) {
         *place = token;
     }
     tokens
@@ -145,7 +147,7 @@ impl Shipped {
     }
 }
 
-/// Decodes a reply.
+/// Decodes a reply by the shipped decoder.
 fn answer(command: &Command, said: &subject::Said) -> Answer {
     let answer = match &said.reply {
         Ok(reply) => command.decode(&read(reply)),
@@ -260,9 +262,9 @@ impl Shipped {
         }
     }
 
-    /// Claims more units for a level of a permit, from a task of a runtime. The outcome is reported for the growth.
-    /// Also returns the number of units of earlier growths that are claimed again with it, and given up once it is
-    /// granted.
+    /// Claims more units for a level of a permit, from a task of a runtime. Returns the growth, for which the outcome
+    /// is reported, and the number of units of earlier growths that it includes. The caller must give up that number
+    /// once the growth is granted.
     pub(crate) fn grow(
         &mut self,
         now: Time,
@@ -298,7 +300,7 @@ impl Shipped {
         parts.map(|part| self.name(part)).collect()
     }
 
-    /// The name of a permit on servers. A growth has the number of its permit and a second number.
+    /// The name of a permit on servers. A growth is named after its permit.
     fn name(&self, id: PermitId) -> subject::PermitId {
         let name = self.names.get(&id.serial).copied();
         name.unwrap_or(subject::PermitId(id.serial))
@@ -391,7 +393,7 @@ impl Shipped {
         written.0.expect("a query is a script")
     }
 
-    /// The server that it last knew to own a slot.
+    /// The server last known to own a slot.
     pub(crate) fn server_at(&self, slot: u16) -> usize {
         self.core.server_at(slot)
     }

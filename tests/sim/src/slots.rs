@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// How long after the move of a slot some process may not know of it yet.
+/// How long some process may not know of a slot's move after the move has ended.
 pub const KNOWN: Duration = Duration::from_millis(400);
 
 /// The location of the keys of a slot that has moved or is moving.
@@ -22,15 +22,15 @@ pub struct Place {
     pub home: Server,
     /// True while some of its keys have moved and others have not.
     pub is_split: bool,
-    /// When all processes know of the move. `Duration::MAX` while the slot is moving.
+    /// When all processes know of the move: `Duration::MAX` while the slot is moving.
     known: Duration,
 }
 
-/// All slots. Everything that knows a schedule shares them.
+/// All slots. Clones share them: the schedule, the settings of each process, and the judge have one.
 #[derive(Debug, Clone, Default)]
 pub struct Slots {
     places: Shared<SlotNo, Place>,
-    /// When another program's value in a key of a semaphore is deleted.
+    /// When another program's value in a key of a semaphore is, or was, deleted.
     poisons: Shared<Key, Duration>,
     /// When a slot without a server is served again.
     gaps: Shared<SlotNo, Duration>,
@@ -122,7 +122,7 @@ impl Slots {
         }
     }
 
-    /// True if some process may not know where every semaphore is.
+    /// True if some process may not know where some semaphore is.
     pub fn is_unknown(&self, now: Duration) -> bool {
         let places = self.places();
         let mut semaphores = places.range(..=SlotNo::from(Key::MAX));

@@ -1,5 +1,5 @@
-//! The inputs and outputs of a core, which makes decisions but performs no I/O. Times are arguments, and are those of
-//! the process's own clock.
+//! The inputs and outputs of a core, as the judge reads them. A core makes decisions but performs no I/O. Times are
+//! arguments, by the clock of the process.
 
 use crate::{
     slots::Slots,
@@ -14,13 +14,13 @@ pub type Time = Duration;
 /// The number of a key, and of its semaphore.
 pub type Key = u8;
 
-/// The number of a slot. If each semaphore has a separate slot, this is the number of its key.
+/// The number of a slot. If each semaphore has a separate slot, the slot has the number of the key.
 pub type SlotNo = u16;
 
-/// The slot of the key that stores the highest time.
+/// The slot of the store's key for the highest time that processes have seen of any server.
 pub const CLOCK: SlotNo = 256;
 
-/// The slot of the keys that store the processes and the limits.
+/// The slot of the store's keys for the live processes and the operators' limits.
 pub const PROCESSES: SlotNo = 257;
 
 /// The number of a server.
@@ -63,7 +63,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// True if claims are admitted up to a share.
+    /// True if claims are admitted up to a share of the limit.
     pub fn shares(self) -> bool {
         matches!(self, Self::Share | Self::Half)
     }
@@ -82,13 +82,13 @@ pub struct Settings {
     pub servers: usize,
     /// True if each semaphore has a separate slot. Otherwise one script may name all semaphores of a server.
     pub has_slots: bool,
-    /// The locations of semaphores that have moved.
+    /// The locations of slots that have moved.
     pub slots: Slots,
     /// How many of the servers have slots at the start: all, or all but the last, which has just joined.
     pub homes: usize,
     /// How the process treats claims while their server is unavailable.
     pub policy: Policy,
-    /// How many replicas must have a grant before it counts.
+    /// How many replicas must confirm a grant before it counts.
     pub replicas: u32,
     /// The number of runtimes of the process, including that of the keeper's thread.
     pub runtimes: usize,
@@ -106,7 +106,7 @@ impl Settings {
         place.map_or_else(|| self.home(slot.into()), |place| place.home)
     }
 
-    /// The server that has the semaphore at the start.
+    /// The server that has a semaphore at the start.
     fn first_of(&self, key: Key) -> Server {
         self.home(slot_key(key).into())
     }
@@ -132,7 +132,7 @@ impl Settings {
         }
     }
 
-    /// The server that counts processes and stores the limits that operators set.
+    /// The server that counts the live processes and stores the limits that operators set.
     pub fn counting(&self) -> Server {
         self.home_of(self.slots_of_store()[1])
     }
@@ -152,7 +152,7 @@ impl Settings {
             .collect()
     }
 
-    /// The leases of a claim: each is a run of neighbouring levels that one script may name.
+    /// The leases of a claim: each has the neighbouring levels that one script may name.
     pub fn leases(&self, claim: Claim) -> Vec<Vec<Level>> {
         let levels: Vec<_> = claim.levels().collect();
         let runs = levels.chunk_by(|one, next| self.slot_of(one.key) == self.slot_of(next.key));
@@ -164,7 +164,7 @@ impl Settings {
         runtime * self.servers + server
     }
 
-    /// How long a lost permit waits before it tries to come back once more.
+    /// How long a process waits before it tries again to acquire a lost permit.
     pub fn absence(&self) -> Duration {
         (self.lease / 3).min(Duration::from_secs(5))
     }
@@ -174,7 +174,7 @@ impl Settings {
         self.lease / 12
     }
 
-    /// How long a waiter counts as alive after a poll.
+    /// How long a server counts a waiter as alive after a poll.
     pub fn alive(&self) -> Duration {
         (self.heartbeat() * 3).max(self.heartbeat() + self.timeout * 2)
     }
@@ -217,9 +217,9 @@ pub struct Level {
 pub enum Charge {
     /// When the claim is granted.
     Grant,
-    /// As the holder settles them: this total, in this number of steps. With 0 steps it settles nothing.
+    /// When the holder settles them: a total, in some steps. With 0 steps it settles nothing.
     Settlement {
-        /// The units that it has used in the end.
+        /// The units that it has used at the end.
         used: u32,
         /// How often it settles.
         steps: u32,
@@ -231,9 +231,9 @@ pub enum Charge {
 pub struct Wait {
     /// The longest wait.
     pub time: Duration,
-    /// How many may wait at the same time.
+    /// How many claims may wait at the same time.
     pub max_waiting: u32,
-    /// How much earlier than now the claim counts as arrived.
+    /// How much earlier than its arrival the claim counts as arrived.
     pub head_start: Duration,
 }
 
@@ -266,16 +266,16 @@ impl Wait {
 /// A change of a permit's weight.
 #[derive(Debug, Clone, Copy)]
 pub struct Resize {
-    /// The number of the level in the claim.
+    /// The number of the level in the claim, from 0.
     pub level: usize,
-    /// The number of units to add or to take away.
+    /// The number of units to add or to take away, or those that the level has.
     pub units: u32,
     /// How many units may be held at the same time.
     pub limit: u32,
 }
 
 impl Resize {
-    /// The claim for a growth.
+    /// The claim for these units, if they are added.
     pub fn claim(&self, key: Key) -> Claim {
         let level = Level {
             key,
@@ -317,7 +317,8 @@ impl Claim {
 /// A permit under one of its ids, as the server knows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Id {
-    /// The permit's number in the lower 32 bits, the number of its growth in the next 16, and then the generation.
+    /// The permit's number in the lower 32 bits, the number of the growth in the next 16 (0: the permit itself), and
+    /// then the generation, which counts the ids that the permit or growth has had.
     pub serial: u64,
     /// The limit of its claim.
     pub limit: u32,
@@ -327,10 +328,10 @@ pub struct Id {
     pub units: (u32, u32),
 }
 
-/// The amount by which a permit's serial grows when the permit gets another id.
+/// The difference between the serials of two successive ids of a permit.
 pub const GENERATION: u64 = 1 << 48;
 
-/// The distance between the serials of a permit's growths. The first growth has the permit's serial plus this.
+/// The difference between the serials of a permit and its first growth, and of two successive growths.
 pub const GROWTH: u64 = 1 << 32;
 
 impl fmt::Debug for Id {
@@ -350,7 +351,7 @@ impl fmt::Debug for Id {
 }
 
 impl Id {
-    /// The permit.
+    /// The permit or growth, regardless of the generation.
     pub fn permit(&self) -> PermitId {
         PermitId(self.serial % GENERATION)
     }
@@ -392,34 +393,34 @@ pub struct Position {
     pub wait: Wait,
     /// How long the waiter counts as alive.
     pub alive: Duration,
-    /// The arrival that the server has answered before, or 0.
+    /// The arrival that an earlier answer of the server contained, or 0.
     pub arrival: u64,
 }
 
 /// One run of a script.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Grants permits or positions. A poll and a heartbeat are the same.
+    /// Grants permits or positions. Polls and heartbeats are acquires too.
     Acquire {
         /// How long a grant lasts without a refresh.
         lasts: Duration,
         /// The time in ms of the server's clock after which the script changes nothing.
         runs_until: u64,
-        /// The least token of a semaphore that has none yet, in microseconds.
+        /// A semaphore without tokens begins with this one, a time in microseconds.
         floor: u64,
         /// The levels of each claim.
         claims: Vec<Vec<(Key, Wanted)>>,
     },
-    /// Moves ends forward.
+    /// Postpones the ends of permits.
     Refresh {
         /// The time in which the permits last from now on.
         lasts: Duration,
         /// The permits of each semaphore.
         of: Vec<(Key, Vec<Id>)>,
     },
-    /// Frees units, or leaves queues.
+    /// Frees units, and removes waiters.
     Release {
-        /// True if the answer lists which permits were held.
+        /// True if the answer must list which permits were held.
         with_answer: bool,
         /// As for an acquire.
         floor: u64,
@@ -432,12 +433,12 @@ pub enum Command {
         highest: Option<u64>,
         /// True if the server counts the live processes.
         counts: bool,
-        /// The version of the operators' limits that the process knows, if it asks for limits.
+        /// `Some` if the process asks for the operators' limits: the version that it knows, if any.
         limits: Option<Option<u64>>,
     },
     /// The process does not count as alive any more.
     Leave,
-    /// A script that knows budgets. Only the judge of budgets reads more of it.
+    /// A script for claims with budgets. Only the judge of budgets reads more of it.
     Budgets {
         /// The permits that it wants.
         wanted: Vec<PermitId>,
@@ -455,19 +456,19 @@ pub struct Call {
     pub runtime: Runtime,
     /// The server to which it goes.
     pub server: Server,
-    /// The runs of scripts, in this order.
+    /// The scripts to run, in this order.
     pub scripts: Vec<Script>,
     /// The same, decoded.
     pub commands: Vec<Command>,
     /// True if it waits for replicas at its end.
     pub confirms: bool,
-    /// The end of the time in which an answer counts.
+    /// Answers that come later need not count.
     pub deadline: Time,
-    /// The world calls this when the call leaves the process.
+    /// The world calls this when the call leaves the process, so that the core knows that it was written.
     pub left: Left,
 }
 
-/// Notes that a call has left its process.
+/// Notes in the core that a call has left its process.
 #[derive(Clone)]
 pub struct Left(pub Arc<dyn Fn()>);
 
@@ -486,9 +487,9 @@ pub enum Refused {
     NoScript,
     /// Another server has the slot.
     Moved(Server),
-    /// Another server has the keys, if they exist.
+    /// The slot is moving to another server, which has the keys if they exist.
     Ask(Server),
-    /// Some keys are here, and some are not.
+    /// The slot is moving, and this server has only some of the keys.
     Again,
     /// No server serves the slot.
     Unserved,
@@ -496,8 +497,8 @@ pub enum Refused {
     WrongType,
     /// The process has no right to run the script.
     Forbidden,
-    /// The slot is moving away, and the script has named a key that it had emptied. The effects of the script up to
-    /// that point remain.
+    /// The slot is moving away, and the script has used a key that it had deleted before, so that it no longer was
+    /// here. The effects of the script up to that point remain.
     Midway,
 }
 
@@ -513,9 +514,9 @@ pub struct Said {
 /// The answer to a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// The answer for each claim. The time is that of the server, in ms.
+    /// The server's time in ms, and the answer for each claim.
     Acquired(u64, Vec<Acquired>),
-    /// The call arrived after its end. Nothing was changed.
+    /// The acquire arrived after its `runs_until`, and changed nothing. The number is the server's time in ms.
     Late(u64),
     /// True for each permit that is held.
     Held(Vec<bool>),
@@ -535,7 +536,7 @@ pub enum Answer {
 /// The limits that operators have set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Limits {
-    /// Grows with each change.
+    /// A number that grows with each change.
     pub version: u64,
     /// The limits by name: `POLICY:KEY`, or `POLICY`.
     pub all: BTreeMap<String, u32>,
@@ -548,7 +549,7 @@ pub enum Acquired {
     Granted {
         /// The token of each level.
         tokens: [u64; LEVELS],
-        /// The number of units that are held there.
+        /// The number of units that all permits hold at each level.
         held: [u64; LEVELS],
     },
     /// The limit leaves no room.
@@ -556,7 +557,7 @@ pub enum Acquired {
         /// The number of that level in the lease, from 0.
         level: usize,
     },
-    /// Too many wait.
+    /// Too many claims wait.
     QueueFull {
         /// As for `Full`.
         level: usize,
@@ -577,9 +578,9 @@ pub enum Acquired {
     Queued {
         /// As for `Full`.
         level: usize,
-        /// The arrival of the waiter.
+        /// The arrival of the waiter, as the server numbers it.
         arrival: u64,
-        /// After how long the head of the queue should poll.
+        /// After how long the claim should poll, if it is the head of the queue.
         recheck: Option<Duration>,
         /// The last token of the semaphore.
         last_token: u64,
@@ -597,7 +598,7 @@ pub enum Failure {
     Broken,
     /// The task that carried the call was dropped. The call may still run.
     Abandoned,
-    /// The call has run, but too few replicas have what it wrote.
+    /// The call has run, but too few replicas have confirmed it.
     Unconfirmed,
 }
 
@@ -615,13 +616,13 @@ pub struct Message {
 pub enum Servers {
     /// The server of each slot.
     Slots(Vec<(Range<usize>, Server)>),
-    /// A connection is up.
+    /// A connection of a runtime to a server is up.
     Connected(Runtime, Server),
     /// Another connection has replaced a silent one.
     Replaced(Runtime, Server),
     /// A connection is gone. Calls in flight fail one by one.
     Gone(Runtime, Server),
-    /// No connection could be made. True if the server refused it.
+    /// No connection to a server could be made. True if the server refused it.
     Denied(Server, bool),
 }
 
@@ -640,7 +641,7 @@ pub enum Event {
     Regained(PermitId, [u64; LEVELS]),
     /// An operator has ended it.
     Revoked(PermitId),
-    /// A part that was taken from a permit is released.
+    /// Units that were taken from a permit are released. The number is that of this part.
     Released(PermitId),
     /// The releases of a permit that its caller has given up are over. True if all of it was held until then.
     GivenUp(PermitId, bool),
@@ -679,8 +680,8 @@ pub enum Refusal {
     Closed,
     /// The server does not answer.
     Unavailable,
-    /// The server has answered with an error that belongs to a key.
+    /// The server has answered with an error that concerns a key of the claim.
     Failed,
-    /// More claims came than the process can send to the server.
+    /// The process had more claims than it could send to the server in time.
     Congested,
 }

@@ -1,5 +1,5 @@
-//! Reads the traffic for the oracles: commands from KEYS and ARGV of scripts, and answers from their replies, as the
-//! headers of the scripts describe them. The core has separate encoders and decoders, and shares no code with these.
+//! Reads the traffic for the judge: commands from KEYS and ARGV of scripts, and answers from their replies, as the
+//! headers of the scripts describe them. This shares no code with the shipped encoders and decoders.
 
 use crate::subject::{
     Acquired, Answer, CLOCK, Command, GENERATION, GROWTH, Id, Key, LEVELS, Limits, Message,
@@ -67,10 +67,10 @@ pub struct Script {
     pub is_asking: bool,
 }
 
-/// The flow of a pause's entry in a queue.
+/// A pause has an entry in the queue, with this flow.
 const PAUSE: &str = "!";
 
-/// The number of a semaphore that is a lock.
+/// The number of the semaphore that is a lock.
 pub const LOCK: Key = 9;
 
 /// True if a semaphore is a lock.
@@ -81,9 +81,11 @@ pub fn is_lock(key: Key) -> bool {
 /// The number of the first budget.
 pub const BUDGET: Key = 20;
 
-/// The number of budgets, and of slots that have budgets: two budgets with different windows share a policy and a key.
+/// The number of budgets.
 pub const BUDGETS: Key = 8;
-const SHARED: Key = BUDGETS / 2;
+
+/// The number of slots of budgets. Two budgets with different windows share a policy, a key and a slot.
+const BUDGET_SLOTS: Key = BUDGETS / 2;
 
 /// The windows of the budgets, in ms.
 const WINDOWS: [u32; BUDGETS as usize] = [300, 1_000, 60, 3_000, 2_000, 150, 700, 53];
@@ -93,18 +95,18 @@ pub fn window(key: Key) -> Option<u32> {
     WINDOWS.get(usize::from(key.checked_sub(BUDGET)?)).copied()
 }
 
-/// The number of the semaphore that names the slot of a key.
+/// The number of the semaphore that gives a key its slot: of two budgets that share a slot, the first.
 pub fn slot_key(key: Key) -> Key {
     match window(key) {
-        Some(_) => BUDGET + (key - BUDGET) % SHARED,
+        Some(_) => BUDGET + (key - BUDGET) % BUDGET_SLOTS,
         None => key,
     }
 }
 
 /// The prefix of a semaphore's keys, without the window of a budget.
 pub fn tag(key: Key) -> String {
-    let [of, _] = limited(key);
-    format!("{PREFIX}{{{of}}}")
+    let [policy_and_key, _] = limit_names(key);
+    format!("{PREFIX}{{{policy_and_key}}}")
 }
 
 /// The prefix of a semaphore's keys.
@@ -123,8 +125,8 @@ pub fn keys(key: Key) -> Vec<String> {
     sets.into_iter().chain([last]).collect()
 }
 
-/// The names under which operators set the limit of a semaphore, and that of its policy.
-pub fn limited(key: Key) -> [String; 2] {
+/// The names under which operators set the limit of a semaphore (`POLICY:KEY`) and of its policy.
+pub fn limit_names(key: Key) -> [String; 2] {
     let policy = match window(key) {
         Some(_) => "budget",
         None if is_lock(key) => "lock",
@@ -191,12 +193,12 @@ impl Script {
         read.ok_or_else(|| format!("a strange call {self:?}"))
     }
 
-    /// The semaphores to which the keys belong. Each may occur once.
+    /// The semaphores to which the keys belong, if each has exactly the keys with these suffixes and occurs once.
     fn semaphores(&self, suffixes: &[&str]) -> Option<Vec<Key>> {
         let mut numbers = Vec::new();
         for keys in self.keys.chunks(suffixes.len()) {
-            let of = keys.first()?.strip_suffix(suffixes[0])?;
-            let (_, digits) = of.strip_prefix(PREFIX)?.split_once(":k")?;
+            let name_of_first = keys.first()?.strip_suffix(suffixes[0])?;
+            let (_, digits) = name_of_first.strip_prefix(PREFIX)?.split_once(":k")?;
             let number: Key = digits.strip_suffix('}')?.parse().ok()?;
             let own = suffixes.iter().map(|suffix| name(number) + suffix);
             numbers.push(keys.iter().cloned().eq(own).then_some(number)?);
@@ -209,6 +211,7 @@ impl Script {
         let keys = self.semaphores(&[":held", ":queue", ":alive", ":token"])?;
         args.lease(owner)?;
         let (runs_until, floor) = (args.number()?, args.number()?);
+        // `equal` is the number of levels of each claim, or 0 if it differs.
         let (lasts, equal) = (args.length(owner)?, args.number()?);
         let mut claims: Vec<Vec<(Key, Wanted)>> = Vec::new();
         while !args.0.is_empty() {
@@ -251,7 +254,7 @@ impl Script {
         })
     }
 
-    /// Reads only the permits that the script wants.
+    /// Reads only the permits that an acquire wants. The judge of budgets reads the rest from the arguments.
     fn budgets(&self, args: &mut Args<'_>) -> Option<Command> {
         let ids = self.args.iter().filter_map(|arg| Parts::read(arg));
         let wanted = match self.verb {
@@ -263,6 +266,8 @@ impl Script {
         Some(Command::Budgets { wanted, args })
     }
 
+    /// Reads a command to `presence.lua`: a question for the server's time and the values of up to one key, or the end
+    /// of a process.
     fn clock(&self, owner: &Settings, args: &mut Args<'_>) -> Option<Command> {
         if self.leaves(owner) {
             *args = Args(&[]);
@@ -286,7 +291,7 @@ impl Script {
                 _ => return None,
             }
         }
-        // A server refuses a command of several keys while their slot moves, so each command has at most one.
+        // While a slot moves, its servers refuse commands with several keys. So each command has at most one.
         (self.keys.len() < 2).then_some(())?;
         Some(Command::Clock {
             highest,
@@ -295,9 +300,10 @@ impl Script {
         })
     }
 
+    /// True if the process must not count as alive any more.
     fn leaves(&self, owner: &Settings) -> bool {
         let keys = [format!("{PREFIX}processes")];
-        self.keys == keys && self.args == ["0", "2", "processes", &counted(owner)]
+        self.keys == keys && self.args == ["0", "2", "processes", &presence_entry(owner)]
     }
 }
 
@@ -307,7 +313,7 @@ pub fn limits_key() -> String {
 }
 
 /// The text under which a process is counted.
-fn counted(owner: &Settings) -> String {
+fn presence_entry(owner: &Settings) -> String {
     format!("{}:{}", owner.process, owner.lease.as_millis())
 }
 
@@ -325,19 +331,22 @@ impl<'a> Args<'a> {
         self.next()?.parse().ok()
     }
 
+    /// Reads the lease, which must be that of the process.
     fn lease(&mut self, owner: &Settings) -> Option<()> {
         (u128::from(self.number()?) == owner.lease.as_millis()).then_some(())
     }
 
-    /// Reads how long a lease lasts: at most as long as the lease of the process.
+    /// Reads how long a grant lasts: at most for the lease of the process.
     fn length(&mut self, owner: &Settings) -> Option<Duration> {
         let length = Duration::from_millis(self.number()?);
         (length <= owner.lease).then_some(length)
     }
 
+    /// Reads the id of a level, whose terms have come before.
     fn wanted(&mut self, owner: &Settings, terms: &str) -> Option<Wanted> {
         let id = id(self.next()?, owner)?;
         let (limit, words) = terms.split_once(' ').unwrap_or((terms, ""));
+        // The first term is the limit, or marks an acquire that was sent before.
         let (was_sent, is_back) = match limit.parse::<i64>().ok()? {
             -2 => (true, true),
             -1 => (true, false),
@@ -453,7 +462,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The parts of a pause's id around the server's time: `PROCESS.0.0.0.0.1.LENGTH.` and `.1.!.NOTE`, which is empty here.
+/// The parts of a pause's id before and behind the server's time: `PROCESS.0.0.0.0.1.LENGTH.` and `.1.!.NOTE`. The note
+/// is empty here.
 pub fn pause_parts(process: &str, length: u64) -> [String; 2] {
     let mut digits = Vec::new();
     let mut rest = length;
@@ -519,7 +529,7 @@ impl Command {
                 highest,
                 counts,
                 limits,
-            } => told(reply, (highest.is_some(), *counts, limits.is_some())),
+            } => clock_answer(reply, (highest.is_some(), *counts, limits.is_some())),
             Self::Leave => numbers(reply).map(|_| Answer::Released),
             Self::Budgets { .. } => Some(Answer::Budgets),
         };
@@ -558,7 +568,10 @@ impl Command {
 }
 
 /// Reads the server's time and the values of its keys. The limits come last.
-fn told(reply: &Reply, (has_highest, counts, has_limits): (bool, bool, bool)) -> Option<Answer> {
+fn clock_answer(
+    reply: &Reply,
+    (has_highest, counts, has_limits): (bool, bool, bool),
+) -> Option<Answer> {
     let Reply::List(items) = reply else {
         return None;
     };
@@ -574,26 +587,27 @@ fn told(reply: &Reply, (has_highest, counts, has_limits): (bool, bool, bool)) ->
     Some(Answer::Clock(*numbers.first()?, live, limits))
 }
 
-/// Reads pairs of a field and a value. If any limits are set, one pair is the version.
+/// Reads the limits: pairs of a name and a value. If any limits are set, one pair is the version.
 fn limits_of(all: &[Reply]) -> Option<Limits> {
     let mut limits = Limits::default();
     for pair in all.chunks(2) {
-        let [Reply::Text(of), Reply::Text(value)] = pair else {
+        let [Reply::Text(name), Reply::Text(value)] = pair else {
             return None;
         };
-        match of.as_str() {
+        match name.as_str() {
             "*version" => limits.version = value.split(' ').next()?.parse().ok()?,
-            of => {
+            name => {
                 let limit = value.split(' ').next()?.parse().ok()?;
-                limits.all.insert(of.to_owned(), limit);
+                limits.all.insert(name.to_owned(), limit);
             }
         }
     }
     Some(limits)
 }
 
-fn each<T, U>(of: &[(Key, Vec<T>)], map: impl Fn(&T) -> U) -> Vec<(Key, U)> {
-    let all = of.iter();
+/// Maps the items of all groups.
+fn each<T, U>(groups: &[(Key, Vec<T>)], map: impl Fn(&T) -> U) -> Vec<(Key, U)> {
+    let all = groups.iter();
     all.flat_map(|(key, items)| items.iter().map(|item| (*key, map(item))))
         .collect()
 }
@@ -612,6 +626,7 @@ fn number(item: &Reply) -> Option<u64> {
     }
 }
 
+/// Reads the answers to an acquire. A reply of nothing but the time is late.
 fn acquired(reply: &Reply, claims: &[Vec<(Key, Wanted)>]) -> Option<Answer> {
     let Reply::List(items) = reply else {
         return None;
@@ -643,6 +658,7 @@ fn acquired(reply: &Reply, claims: &[Vec<(Key, Wanted)>]) -> Option<Answer> {
         .then_some(Answer::Acquired(now, each))
 }
 
+/// Reads the answer to a claim that is not granted.
 fn refused(items: &[Reply]) -> Option<Acquired> {
     let level = number(items.get(1)?)?.checked_sub(1)? as usize;
     let time = |item| number(item).map(Duration::from_millis);
@@ -676,7 +692,7 @@ fn refused(items: &[Reply]) -> Option<Acquired> {
     }
 }
 
-/// A permit is held if all of its units are.
+/// Reads which permits are held: those whose units all are.
 fn held(reply: &Reply, of: &[(Key, Vec<Id>)]) -> Option<Answer> {
     let ids = each(of, |id| *id);
     if matches!(reply, Reply::Int(_)) {

@@ -16,7 +16,7 @@ use tower_semaphore_sim::{
 /// so that each test ends in time on a busy machine.
 const PART: u64 = 188;
 
-/// Each bug is found within this number of schedules.
+/// Each bug must be found within this number of schedules.
 const BOUND: u64 = 20_000;
 
 /// The search for a bug starts this number of schedules before the schedule that found it last, so that the search is
@@ -58,12 +58,13 @@ fn part_of(workload: Workload) -> u64 {
     }
 }
 
-/// Fails if a schedule of the first part fails.
+/// Runs the first schedules of a workload, and fails if one of them does.
 fn pass(workload: Workload) {
     let schedules = number("SCHEDULES").unwrap_or(part_of(workload));
     pass_from(workload, number("FROM").unwrap_or(0), schedules);
 }
 
+/// Runs schedules from a seed on, and fails if one of them does.
 fn pass_from(workload: Workload, from: u64, schedules: u64) {
     let (runner, begun) = (shipped(), Instant::now());
     let found = first(&runner, (workload, from..from + schedules));
@@ -130,8 +131,7 @@ mod the_shipped_core_passes_further {
     }
 }
 
-/// Schedules that a core, or the judge, has failed. Each is short. Most would come up again only after hundreds of
-/// thousands of others.
+/// Seeds that once found a mistake in the core or in the judge. Most are too high for the other tests to reach.
 const FAILED: [(Workload, &[u64]); 10] = [
     (
         Workload::Server,

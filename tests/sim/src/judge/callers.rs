@@ -4,7 +4,7 @@ use super::{
     Flight, Flights, Verdict, Who,
     calls::Calls,
     check,
-    effect::{self, Outcome},
+    effect::{self, LevelOutcome},
     is_dazed,
     limits::Limits,
     record::{Lease, Moment, Record, State},
@@ -739,7 +739,10 @@ impl Callers {
         for (key, wanted, outcome) in effect::acquired(run) {
             let is_given_up = matches!(
                 outcome,
-                Outcome::Full | Outcome::QueueFull | Outcome::Paused | Outcome::Nothing
+                LevelOutcome::Full
+                    | LevelOutcome::QueueFull
+                    | LevelOutcome::Paused
+                    | LevelOutcome::Nothing
             );
             if let Some(lease) = self.lease((run.process, wanted.id.permit()), key) {
                 lease.is_given_up = is_given_up;

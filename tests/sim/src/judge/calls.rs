@@ -564,6 +564,7 @@ impl Calls {
             .collect()
     }
 
+    /// A process sends a call. Checks the call, and each id that it names.
     pub(super) fn sent(
         &mut self,
         at: usize,

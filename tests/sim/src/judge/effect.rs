@@ -72,7 +72,7 @@ pub(super) fn waiting(view: &View, clock: i64) -> impl Iterator<Item = (Name, i6
 
 /// The outcome of an acquire at one level of a claim.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Outcome {
+pub(super) enum LevelOutcome {
     /// It is held, with this token.
     Granted(u64),
     /// It is held while the claim waits at a wider level.
@@ -86,7 +86,7 @@ pub(super) enum Outcome {
     Nothing,
 }
 
-impl Outcome {
+impl LevelOutcome {
     /// The outcome at level `at`, which follows from the answer for the whole claim.
     fn new(acquired: Acquired, at: usize) -> Self {
         match acquired {
@@ -112,10 +112,10 @@ fn answered(run: &Run) -> impl Iterator<Item = (&[(Key, Wanted)], &Acquired)> {
 }
 
 /// Each level that a run acquires, with its outcome.
-pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, Outcome)> {
+pub(super) fn acquired(run: &Run) -> impl Iterator<Item = (Key, Wanted, LevelOutcome)> {
     answered(run).flat_map(|(claim, acquired)| {
         let levels = claim.iter().enumerate();
-        levels.map(|(at, (key, wanted))| (*key, *wanted, Outcome::new(*acquired, at)))
+        levels.map(|(at, (key, wanted))| (*key, *wanted, LevelOutcome::new(*acquired, at)))
     })
 }
 
@@ -197,7 +197,7 @@ impl Effect<'_> {
         matches!(self.run.command, Command::Release { .. })
     }
 
-    pub(super) fn wanted(&self) -> impl Iterator<Item = (Name, Wanted, Outcome)> {
+    pub(super) fn wanted(&self) -> impl Iterator<Item = (Name, Wanted, LevelOutcome)> {
         let own = acquired(self.run).filter(|(key, ..)| *key == self.key);
         own.map(|(_, wanted, acquired)| {
             let id = wanted.id;
@@ -281,7 +281,8 @@ impl Effect<'_> {
 
     /// True if an acquire gives up the level of a unit: it is refused at another level, or waits at a narrower one.
     fn gives_up(&self, unit: &str) -> bool {
-        let is_given_up = |outcome| !matches!(outcome, Outcome::Granted(_) | Outcome::Kept);
+        let is_given_up =
+            |outcome| !matches!(outcome, LevelOutcome::Granted(_) | LevelOutcome::Kept);
         let mut wanted = self.wanted();
         wanted.any(|(name, _, outcome)| Name::read(unit) == Some(name) && is_given_up(outcome))
     }
@@ -328,7 +329,7 @@ impl Effect<'_> {
             .collect();
         for (name, _) in waiting(self.before, self.clock) {
             let mut gives_up = self.wanted().filter(|(other, wanted, outcome)| {
-                let is_refused = matches!(outcome, Outcome::Nothing | Outcome::Revoked);
+                let is_refused = matches!(outcome, LevelOutcome::Nothing | LevelOutcome::Revoked);
                 let leaves = wanted.position.is_none() || is_refused;
                 *other == name && leaves
             });
@@ -343,15 +344,15 @@ impl Effect<'_> {
         let head = waiting(self.after, self.clock).next();
         let head = head.filter(|_| self.pause.is_none());
         let idle = head.filter(|(name, _)| self.has_room(name) && self.must_look());
-        // A call looks at a limited number of units, and leaves the rest of the queue to a poll, for which its answer
-        // asks.
+        // A call looks at a limited number of units. Its answer asks for a poll, which looks at the rest of the queue.
         let idle = idle.filter(|(name, _)| !self.is_asked_to_poll(name));
         check(idle.is_none(), "F4", || {
             self.describe(&format!("{idle:?} waits"))
         })
     }
 
-    /// True if a waiter was in the queue before `other` came: since before this call, or by an earlier claim of it.
+    /// True if a waiter was in the queue before `other` could be granted: since before this call, or by an earlier
+    /// claim of it.
     pub(super) fn comes_before(&self, waiter: &Name, other: &Name) -> bool {
         let place = |name: &Name| self.wanted().position(|(wanted, ..)| wanted == *name);
         self.waited(*waiter) || !self.waited(*other) && place(waiter) < place(other)
@@ -364,8 +365,9 @@ impl Effect<'_> {
             Answer::Late(_) | Answer::Error(_) | Answer::Held(_) => false,
             Answer::Acquired(..) => {
                 let mut wanted = self.wanted();
-                let has_come = wanted
-                    .any(|(_, _, outcome)| !matches!(outcome, Outcome::Nothing | Outcome::Revoked));
+                let has_come = wanted.any(|(_, _, outcome)| {
+                    !matches!(outcome, LevelOutcome::Nothing | LevelOutcome::Revoked)
+                });
                 has_come || live(self.after) < live(self.before)
             }
             _ => true,
@@ -410,7 +412,7 @@ impl Effect<'_> {
         let stored = stored.filter_map(|(id, _)| Name::read(id));
         // A claim that joined in this call may have been granted because of a later claim of the call.
         let queued = self.wanted();
-        let queued = queued.filter(|(.., outcome)| matches!(outcome, Outcome::Queued));
+        let queued = queued.filter(|(.., outcome)| matches!(outcome, LevelOutcome::Queued));
         let all: BTreeSet<_> = stored.chain(queued.map(|(name, ..)| name)).collect();
         all.len()
     }
@@ -438,15 +440,15 @@ impl Effect<'_> {
             let had_room = self.held_before(&name) + name.weight <= name.limit;
             let is_true = match acquired {
                 // Some of its units may have been released since it was sent.
-                Outcome::Granted(_) | Outcome::Kept => {
+                LevelOutcome::Granted(_) | LevelOutcome::Kept => {
                     own as i64 == name.weight || own > 0 && had(&name) == own
                 }
-                Outcome::Nothing | Outcome::Revoked => own == 0 && !stays.contains(&name),
-                Outcome::Full => own == 0 && (others_waited || head.is_some() || !had_room),
+                LevelOutcome::Nothing | LevelOutcome::Revoked => own == 0 && !stays.contains(&name),
+                LevelOutcome::Full => own == 0 && (others_waited || head.is_some() || !had_room),
                 // It is held already if a later claim of this call has left the queue.
-                Outcome::Queued => head.is_some() || own as i64 == name.weight,
-                Outcome::QueueFull => own == 0 && self.all_waiters() >= most as usize,
-                Outcome::Paused => own == 0 && !stays.contains(&name),
+                LevelOutcome::Queued => head.is_some() || own as i64 == name.weight,
+                LevelOutcome::QueueFull => own == 0 && self.all_waiters() >= most as usize,
+                LevelOutcome::Paused => own == 0 && !stays.contains(&name),
             };
             check(is_true, "the truth", || {
                 self.describe(&format!("{name:?} gets {acquired:?}"))

@@ -15,7 +15,7 @@ const UNIT: i64 = 100_000;
 const TIES: i64 = 300;
 
 /// How many waiters one call moves up because others have left before them, at most.
-const LOOKED_AT: usize = 500;
+const MOST_MOVES: usize = 500;
 
 #[derive(Debug, Clone)]
 struct Waiter {
@@ -157,7 +157,7 @@ impl Fair {
     /// lose turns.
     fn note_debts(&mut self, gone: &[(String, Waiter)], script: &Effect<'_>) {
         let moves = gone.len() * script.before.queue.len();
-        if moves > LOOKED_AT {
+        if moves > MOST_MOVES {
             let flows = gone.iter().map(|(_, waiter)| waiter.flow.clone());
             self.indebted.extend(flows);
         }

@@ -14,7 +14,7 @@ use crate::{
         Acquired, Answer, Call, CallId, Claim, Command, Failure, Key, Level, Limits as KnownLimits,
         PermitId, Settings, Time,
     },
-    wire::{is_lock, limited},
+    wire::{is_lock, limit_names},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -88,7 +88,7 @@ impl Limits {
         let known = self.known.get(&at).filter(|known| !known.all.is_empty());
         let known = known.filter(|_| !is_lock(level.key));
         let limit = known.and_then(|known| {
-            let [own, policy] = limited(level.key);
+            let [own, policy] = limit_names(level.key);
             known.all.get(&own).or(known.all.get(&policy))
         });
         limit.copied().unwrap_or(level.limit)

@@ -173,7 +173,7 @@ impl Judge {
         self.note(verdict);
     }
 
-    /// Picks a level of a permit that a process holds. Returns the permit, the level's units and limit, and its key.
+    /// Picks a level of a permit that a process holds. Returns the permit, the level with its units, and its key.
     pub fn resizable(&self, at: usize, pick: usize) -> Option<(PermitId, Resize, Key)> {
         // No permit with budgets changes its weight.
         self.budgets.is_none().then_some(())?;
@@ -201,7 +201,7 @@ impl Judge {
         }
     }
 
-    /// A caller gives up units of a permit. The process releases them as `parts`, with separate ids.
+    /// A caller gives up units of a permit. The process will report the release of each of `parts`.
     pub fn shrinks(
         &mut self,
         at: usize,

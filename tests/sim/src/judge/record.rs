@@ -36,7 +36,7 @@ pub(super) struct Lease {
     pub(super) until: Option<Time>,
     /// The same, counting only answers that came in time.
     pub(super) counts_until: Option<Time>,
-    /// When it stops to count as alive in the queue, counted in the same way.
+    /// When it no longer counts as alive in the queue, counted in the same way.
     pub(super) alive: Option<Time>,
     /// The last answer that came in time, and a later answer that came too late. A core may use the late one or ignore
     /// it.
@@ -56,6 +56,7 @@ pub(super) struct Lease {
 pub(super) struct Record {
     pub(super) claim: Claim,
     pub(super) leases: Vec<Lease>,
+    /// When its caller made it.
     pub(super) asked: Time,
     pub(super) state: State,
     /// The tokens that its caller received last.

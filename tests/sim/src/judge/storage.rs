@@ -2,7 +2,7 @@
 
 use super::{
     GivenUp, Verdict, Violation, Who, check,
-    effect::{Effect, Name, Outcome, acquired, live, unit_number, waiting},
+    effect::{Effect, LevelOutcome, Name, acquired, live, unit_number, waiting},
     fair::Fair,
     pauses::KnownPauses,
 };
@@ -63,7 +63,7 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Storage {
     settings: Settings,
-    /// True if no lease ends by itself before `settled` checks that nothing is left.
+    /// True if no lease ends by itself before `settled` is called.
     has_long_leases: bool,
     /// In ms.
     lease: i64,
@@ -341,8 +341,8 @@ impl Storage {
         let mut returned = Vec::new();
         for (key, before, after) in &run.semaphores {
             let clock = run.clock / 1_000;
-            // Growths of the permit keep their units until the process releases them. So a permit comes back only if
-            // the permit or a growth is there now, and was not before.
+            // Other ids of the permit, those of growths, keep their units until the process releases them. So this
+            // looks for an id that is there now and was not before.
             let own = self.revoked.iter().filter(|(other, _)| other == key);
             let mut own = own.filter(|(_, who)| {
                 let mut names = names(after, clock).filter(|name| root(name.who()) == root(*who));
@@ -378,7 +378,7 @@ impl Storage {
             given.extend(giver(run, who, message.token).map(|key| (key, who, message.token)));
         }
         for (key, wanted, acquired) in acquired(run) {
-            if let Outcome::Granted(token) = acquired {
+            if let LevelOutcome::Granted(token) = acquired {
                 given.push((key, (run.process, wanted.id.permit()), token));
             }
         }
@@ -551,7 +551,7 @@ fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
     // A claim of several levels becomes a holder of the narrower ones, but the token comes from the level where it
     // waits.
     let queued = acquired(run).find(|(_, wanted, outcome)| {
-        (run.process, wanted.id.permit()) == who && *outcome == Outcome::Queued
+        (run.process, wanted.id.permit()) == who && *outcome == LevelOutcome::Queued
     });
     let queued = queued.map(|(key, ..)| key);
     let queued_at = givers.clone().find(|(key, ..)| Some(*key) == queued);
@@ -567,7 +567,7 @@ fn giver(run: &Run, who: Who, token: u64) -> Option<Key> {
 pub(super) fn check_own(run: &Run, given_up: &[GivenUp]) -> Verdict {
     for (key, wanted, acquired) in acquired(run) {
         let view = run.semaphores.iter().find(|(other, ..)| *other == key);
-        let is_judged = acquired == Outcome::Full;
+        let is_judged = acquired == LevelOutcome::Full;
         let Some((_, _, view)) = view.filter(|_| is_judged) else {
             continue;
         };

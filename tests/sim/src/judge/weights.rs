@@ -104,7 +104,7 @@ impl Callers {
             .collect()
     }
 
-    /// Picks a level of a permit that a process holds. Returns the permit, the level's units and limit, and its key.
+    /// Picks a level of a permit that a process holds. Returns the permit, the level with its units, and its key.
     pub(super) fn resizable(&self, at: usize, pick: usize) -> Option<(PermitId, Resize, Key)> {
         let levels: Vec<_> = self.held_levels(at).collect();
         levels.get(pick % levels.len().max(1)).copied()

@@ -6,7 +6,7 @@ use crate::{
     schedule::{Break, Data, Step},
     server::View,
     subject::{Key, PROCESSES},
-    wire::{self, Script, limited},
+    wire::{self, Script, limit_names},
 };
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ impl World<'_> {
     /// An operator sets a limit, unless the server cannot store it now.
     fn set_limit(&mut self, key: Key, is_policy: bool, limit: Option<u32>) {
         let number = self.schedule.settings(0).counting();
-        let [own, policy] = limited(key);
+        let [own, policy] = limit_names(key);
         let name = if is_policy { policy } else { own };
         let server = &mut self.servers[number];
         let place = self.schedule.slots.place(PROCESSES);
