@@ -1,6 +1,6 @@
 //! Recipes: short, complete, to copy.
 //!
-//! | recipe | |
+//! | recipe | contents |
 //! |---|---|
 //! | [`servers`] | axum, a limit that can be switched off, CORS, OpenAI's headers, connections of an address, hyper, tonic, actix-web |
 //! | [`keys`] | plans that are looked up, an account or else an address, routes, addresses behind proxies |

@@ -10,7 +10,7 @@ use proto::core::{Event, PermitId, Refusal, Time};
 use std::{
     sync::{
         Arc,
-        atomic::Ordering::{AcqRel, Relaxed},
+        atomic::Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
     task::{Context, Poll},
 };
@@ -103,7 +103,8 @@ impl Cell {
                 });
             }
             Event::Regained(tokens) => {
-                self.is_degraded.store(false, Relaxed);
+                // A reader that sees this also sees the end that was stored before.
+                self.is_degraded.store(false, Release);
                 self.set_tokens(tokens.into_iter());
                 // After a release, a loss that was reported stays reported.
                 if !self.is_gone() {
@@ -190,7 +191,7 @@ impl Cell {
 
     /// True while the permit is kept without its server.
     pub(in crate::redis) fn is_degraded(&self) -> bool {
-        self.is_degraded.load(Relaxed)
+        self.is_degraded.load(Acquire)
     }
 
     /// The name of the semaphore of a level.
