@@ -243,7 +243,7 @@ impl<T> Policy<String, T, BoxError> for WhenFree {
 }
 
 #[tokio::test]
-async fn a_retry_around_it_tries_a_refused_request_again() {
+async fn a_retry_layer_tries_a_refused_request_again() {
     let (free, tries) = (Arc::new(Notify::new()), Arc::default());
     let limit = by_account(1, MemorySemaphore::new());
     let mut service = ServiceBuilder::new()
@@ -282,7 +282,7 @@ async fn two_limits_are_alternatives_of_an_either() {
 }
 
 #[tokio::test]
-async fn its_service_is_cloned_boxed_and_sent() {
+async fn a_limited_service_can_be_cloned_boxed_and_sent() {
     fn is_send_and_sync<T: Send + Sync>(_: &T) {}
     let layer: LimitLayer<_, UntilBodyEnd> = LimitLayer::new(
         1,

@@ -177,7 +177,7 @@ async fn a_client_that_hangs_up_is_noticed_only_after_its_upload_has_been_read()
 }
 
 #[tokio::test]
-async fn requests_that_wait_take_their_connections_streams_unless_few_may_wait() {
+async fn waiting_requests_use_up_their_connection_s_streams_unless_few_may_wait() {
     let store = memory();
     let layer = limit(5, Arc::clone(&store))
         .with_wait(BOUND)

@@ -40,7 +40,7 @@ async fn becomes_ready(service: Limited) -> Limited {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_is_over_is_not_answered_later() {
+async fn an_old_failure_is_not_returned_after_the_store_has_recovered() {
     let store = Flaky::default();
     let mut service = limited(&one(store.clone()));
     store.fail();
@@ -62,7 +62,7 @@ async fn a_failure_counts_for_a_service_that_is_polled_twice_before_its_call() {
 }
 
 #[tokio::test]
-async fn a_permit_that_was_lost_is_acquired_anew_by_the_next_poll() {
+async fn the_next_poll_replaces_a_lost_permit() {
     let store = Fickle::default();
     let mut service = limited(&one(store.clone()));
     assert!(is_ready(&mut service));

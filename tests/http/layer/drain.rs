@@ -138,7 +138,7 @@ async fn an_upload_to_a_global_limit_is_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn nothing_is_read_if_that_helps_no_client() {
+async fn nothing_is_read_unless_it_helps_the_client() {
     let mut http2 = post(Upload::of(100));
     *http2.version_mut() = Version::HTTP_2;
     let mut waiting = post(Upload::of(100));
@@ -154,7 +154,7 @@ async fn nothing_is_read_if_that_helps_no_client() {
 }
 
 #[tokio::test]
-async fn an_upload_through_a_proxy_s_form_of_uri_is_read() {
+async fn an_upload_whose_uri_is_absolute_as_for_a_proxy_is_read() {
     let mut proxied = post(Upload::of(100));
     *proxied.uri_mut() = "http://example.org/".parse().expect("a URI");
     let host = HeaderValue::from_static("example.org");
@@ -190,7 +190,7 @@ async fn an_upload_is_read_up_to_the_bound_and_its_connection_stays_for_two_seco
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_read_of_an_upload_whose_length_is_above_the_bound_and_the_client_knows() {
+async fn an_upload_whose_length_is_above_the_bound_is_not_read_and_its_connection_closes() {
     let layer = full().with_max_drain(10_500, Duration::from_secs(60));
     let start = Instant::now();
     let upload = Upload {
@@ -217,7 +217,7 @@ async fn the_connection_of_an_upload_that_is_read_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upload_that_stalls_ends_with_its_time() {
+async fn an_upload_that_stalls_is_dropped_after_30_seconds() {
     let start = Instant::now();
     let upload = Upload {
         end: End::Nothing,
@@ -229,7 +229,7 @@ async fn an_upload_that_stalls_ends_with_its_time() {
 }
 
 #[tokio::test]
-async fn an_upload_that_fails_or_consists_of_empty_frames_has_an_end() {
+async fn an_upload_that_fails_or_consists_of_empty_frames_is_not_read_for_ever() {
     let failed = Upload {
         end: End::Error,
         ..Upload::of(5)

@@ -69,7 +69,7 @@ fn short() -> impl Iterator<Item = Script> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_follows_the_answer_to_the_release_if_the_body_ends_in_its_first_frame() {
+async fn a_head_waits_for_the_answer_to_the_release_if_the_body_ends_in_its_first_frame() {
     for script in short() {
         let store = Remote::full();
         let service = limit(1, store.clone()).layer(scripted(script.clone()));
@@ -157,7 +157,7 @@ async fn a_body_that_was_pending_wakes_the_task_that_reads_it() {
 }
 
 #[test]
-fn a_body_of_a_key_with_room_is_polled_after_the_head() {
+fn the_body_of_a_key_with_room_is_not_polled_before_the_head() {
     let store = Remote::with_room();
     let script = Script::exact([Panic]);
     let response = at_once(&limit(1, store.clone()), scripted(script));
@@ -193,7 +193,7 @@ async fn a_future_that_is_dropped_while_its_release_is_not_answered_has_released
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_of_a_permit_do_not_keep_it_from_an_early_release() {
+async fn settings_that_watch_a_permit_do_not_prevent_its_early_release() {
     let layers: [fn(Limit) -> Limit; 3] = [
         |limit| limit.with_on_lost(OnLost::Abort),
         |limit| limit.with_max_stall(Duration::from_secs(30)),
@@ -217,7 +217,7 @@ async fn watches_of_a_permit_do_not_keep_it_from_an_early_release() {
 
 /// Stall time counts from the layer's own first poll until the server polls the body.
 #[tokio::test(start_paused = true)]
-async fn a_frame_that_nobody_takes_is_a_stall() {
+async fn a_first_frame_that_the_server_does_not_take_is_a_stall() {
     let max_stall = Duration::from_secs(30);
     let store = Remote::full();
     let limit = limit(1, store.clone()).with_max_stall(max_stall);
@@ -240,7 +240,7 @@ fn a_permit_that_ends_at_the_head_delays_nothing() {
 }
 
 #[test]
-fn the_permit_of_a_tunnel_is_dropped_at_the_head_as_without_a_full_key() {
+fn the_permit_of_a_tunnel_is_released_at_the_head_also_if_the_key_is_full() {
     let store = Remote::full();
     let switch = service_fn(|_: Request<String>| async {
         let mut response = Response::new(Full::<Bytes>::default());

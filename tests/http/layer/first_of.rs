@@ -34,7 +34,7 @@ fn claim(
 }
 
 #[tokio::test]
-async fn a_request_without_an_account_counts_for_its_address_which_no_account_can_take() {
+async fn a_request_without_an_account_counts_by_address_apart_from_an_account_of_that_name() {
     let memory = MemorySemaphore::new();
     let service = ConcurrencyLimitLayer::new(1, account_else_address(), memory).layer(ok());
     let requests = [
@@ -53,7 +53,7 @@ async fn a_request_without_an_account_counts_for_its_address_which_no_account_ca
 }
 
 #[tokio::test]
-async fn a_key_that_is_wrong_is_no_absent_key() {
+async fn a_malformed_key_does_not_count_as_absent() {
     let memory = MemorySemaphore::new();
     let service = ConcurrencyLimitLayer::new(1, account_else_address(), memory.clone()).layer(ok());
     let mut twice = from(Some("ann"), "192.0.2.1");
@@ -72,7 +72,7 @@ async fn a_key_that_is_wrong_is_no_absent_key() {
 }
 
 #[test]
-fn what_is_absent_everywhere_is_what_the_last_one_says() {
+fn if_no_extractor_finds_a_key_the_result_is_that_of_the_last() {
     let none = key::from_fn(|_| None::<Claim>);
     let missing = key::header(ACCOUNT);
     let forgotten = key::from_extension::<u64>();
@@ -108,7 +108,7 @@ async fn policies<K: KeyExtractor>(extractor: K, keys: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_has_a_policy_of_its_own_after_the_layer_s() {
+async fn each_extractor_s_policy_is_the_layer_s_with_a_number() {
     let [a, b, c, d] = ["a", "b", "c", "d"].map(key::header);
     let four = key::first_of((a, b, c, d));
     let found = policies(four, "abcd").await;
@@ -122,7 +122,7 @@ async fn each_has_a_policy_of_its_own_after_the_layer_s() {
 }
 
 #[tokio::test]
-async fn each_has_a_policy_of_its_own_however_they_are_nested() {
+async fn nested_extractors_have_different_policies() {
     let all_differ = |found: Vec<String>| found.iter().collect::<HashSet<_>>().len() == found.len();
     let [a, b, c, d] = ["a", "b", "c", "d"].map(key::header);
     let right = key::first_of((a, key::first_of((b, key::first_of((c, d))))));

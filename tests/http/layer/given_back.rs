@@ -199,7 +199,7 @@ pub(crate) async fn a_request_that_was_given_up_may_be_sent_again(store: Store) 
 }
 
 /// If the second attempt kept the first permit, the permit would end with the second response.
-pub(crate) async fn a_request_without_a_key_keeps_no_permit_either(store: Store) {
+pub(crate) async fn a_second_attempt_without_a_key_carries_no_permit(store: Store) {
     let first = |parts: &http::request::Parts| {
         let is_first = parts.extensions.get::<Attempts>().is_none();
         is_first.then_some("ann")
@@ -223,5 +223,5 @@ facts_of_two! {
     a_permit_that_the_handler_keeps_stays_held
     a_request_is_under_its_limit_until_the_response_s_body_has_ended
     a_request_that_was_given_up_may_be_sent_again
-    a_request_without_a_key_keeps_no_permit_either
+    a_second_attempt_without_a_key_carries_no_permit
 }

@@ -41,12 +41,12 @@ fn assert_grpc(answer: &Answer, status: &str, message: &str) {
 }
 
 #[tokio::test]
-async fn a_refused_grpc_request_has_exhausted_its_resources() {
+async fn a_refused_grpc_request_gets_resource_exhausted() {
     assert_grpc(&refused(grpc()).await, "8", "Too many requests in flight");
 }
 
 #[tokio::test]
-async fn grpc_and_grpc_web_requests_are_known_by_their_whole_media_type() {
+async fn grpc_and_grpc_web_requests_are_recognized_by_their_whole_media_type() {
     for (kind, is_grpc) in [
         ("application/grpcfoo", false),
         ("application/grpc-webfoo", false),
@@ -92,7 +92,7 @@ async fn a_request_that_is_no_post_is_no_grpc() {
 }
 
 #[tokio::test]
-async fn over_http2_a_grpc_request_takes_trailers_and_one_of_grpc_web_need_not() {
+async fn over_http2_grpc_is_recognized_only_with_te_trailers_and_grpc_web_without() {
     for (kind, te, status) in [
         ("application/grpc", None, 429),
         ("application/grpc", Some("deflate"), 429),
@@ -141,7 +141,7 @@ async fn the_pushback_of_a_grpc_request_is_its_retry_after_in_milliseconds() {
 }
 
 #[tokio::test]
-async fn nothing_is_pushed_back_that_is_no_grpc_or_would_not_help() {
+async fn a_request_that_is_no_grpc_or_that_no_retry_helps_has_no_pushback() {
     assert!(values(&refused(of_kind("text/plain")).await, PUSHBACK).is_empty());
     let mut nameless = grpc();
     nameless.headers_mut().remove("x-account-id");

@@ -149,7 +149,7 @@ async fn an_extractor_may_be_chosen_at_run_time() {
 }
 
 #[test]
-fn a_header_of_any_case_names_the_key_byte_by_byte() {
+fn a_header_is_found_whatever_the_case_of_its_name() {
     let name = HeaderName::from_static(ACCOUNT);
     for by in [
         key::header(ACCOUNT),
@@ -164,7 +164,7 @@ fn a_header_of_any_case_names_the_key_byte_by_byte() {
 
 #[test]
 #[should_panic(expected = "\"x account\" is not a header's name")]
-fn a_name_that_no_header_can_have_is_named() {
+fn a_name_that_no_header_can_have_is_in_the_panic() {
     let _ = key::header("x account");
 }
 
@@ -259,7 +259,7 @@ fn bytes(account: impl AsRef<[u8]>) -> Request<String> {
 }
 
 #[tokio::test]
-async fn keys_are_one_only_when_their_bytes_are() {
+async fn keys_are_equal_only_if_their_bytes_are() {
     let memory = MemorySemaphore::new();
     let service = limit(1, memory.clone()).layer(ok());
     let (long, longer) = ("k".repeat(65_536), "k".repeat(65_537));

@@ -53,7 +53,7 @@ async fn the_handler_s_permit_keeps_the_permits_of_all_layers() {
 }
 
 #[tokio::test]
-async fn a_permit_under_a_limit_of_one_key_keeps_the_permit_outside_of_it_too() {
+async fn the_permit_of_a_global_limit_keeps_the_outer_permit_too() {
     let (memory, held) = (MemorySemaphore::new(), Held::default());
     let global = GlobalConcurrencyLimitLayer::new(9, "all", memory.clone());
     let service = limit(1, memory.clone()).layer(global.layer(upgrading(&held)));
@@ -64,7 +64,7 @@ async fn a_permit_under_a_limit_of_one_key_keeps_the_permit_outside_of_it_too() 
 }
 
 #[tokio::test]
-async fn the_handler_s_permit_is_lost_with_any_permit_that_it_stands_for() {
+async fn the_handler_s_permit_is_lost_with_the_outer_or_the_inner_permit() {
     for outer_is_lost in [true, false] {
         let (outer, inner, held) = (Fickle::default(), Fickle::default(), Held::default());
         let nested = all(inner.clone()).layer(upgrading(&held));

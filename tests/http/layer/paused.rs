@@ -112,7 +112,7 @@ impl Semaphore for PausedAnn {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_sends_clients_of_other_keys_no_later() {
+async fn refusals_by_a_pause_do_not_delay_clients_of_other_keys() {
     let service = limit(1, PausedAnn).layer(ok());
     for _ in 0..50 {
         send(&service, request("ann")).await;
@@ -136,7 +136,7 @@ impl Semaphore for OncePaused {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_takes_no_slot_of_its_own_key() {
+async fn refusals_by_a_pause_do_not_delay_later_clients_of_its_key() {
     let service = limit(1, OncePaused(0.into())).layer(ok());
     for _ in 0..50 {
         send(&service, request("ann")).await;

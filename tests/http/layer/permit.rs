@@ -46,7 +46,7 @@ async fn a_permit_may_end_with_the_head() {
 }
 
 #[tokio::test]
-async fn a_handler_holds_its_permit_until_the_head_even_then() {
+async fn under_release_at_head_a_handler_holds_its_permit_until_the_head() {
     let memory = MemorySemaphore::new();
     let layer = limit(1, memory.clone()).with_release(ReleaseAt::Head);
     let mut service = layer.layer(service_fn(|_: Request<String>| async {
@@ -61,7 +61,7 @@ async fn a_handler_holds_its_permit_until_the_head_even_then() {
 }
 
 #[tokio::test]
-async fn a_body_keeps_the_slot_although_the_handler_let_go_of_its_permit() {
+async fn a_body_keeps_its_permit_although_the_handler_has_dropped_its_clone() {
     let (memory, held) = (MemorySemaphore::new(), Held::default());
     let service = limit(1, memory.clone()).layer(keeping(&held));
     let first = send(&service, request("alice")).await;
@@ -111,7 +111,7 @@ async fn a_permit_ends_after_its_longest_hold_and_the_body_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_ended_in_time_is_released_once() {
+async fn a_permit_that_reached_its_longest_hold_is_released_once() {
     let (memory, held) = (MemorySemaphore::new(), Held::default());
     let layer = limit(1, memory.clone()).with_max_hold(MAX_HOLD);
     let service = layer.layer(keeping(&held));
@@ -210,7 +210,7 @@ impl Grant for Returning {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_comes_back_while_its_time_ends_is_lost() {
+async fn a_permit_that_is_regained_when_its_longest_hold_ends_is_lost() {
     let claim = Claim::new("alice").with_limit(1);
     let permit = Permit::new(Returning::default(), [(&claim, 1)]);
     permit.end_after(MAX_HOLD);

@@ -199,7 +199,7 @@ async fn by_default_the_handler_goes_on_without_its_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_held_to_the_head_only_is_lost_in_the_same_way() {
+async fn under_release_at_head_a_permit_is_lost_in_the_same_way() {
     let memory = MemorySemaphore::new();
     for service in services(
         &strict(&memory).with_release(ReleaseAt::Head),
@@ -270,7 +270,7 @@ async fn one_wrapper_inside_of_nested_limits_watches_for_all_of_them() {
 }
 
 #[tokio::test]
-async fn a_body_is_the_same_and_needs_no_limit() {
+async fn a_watched_body_is_unchanged_also_without_a_limit() {
     let request = Request::new(Full::<Bytes>::from("whole"));
     let body = RequestBody::watch(request).into_body();
     assert!(!body.is_end_stream());

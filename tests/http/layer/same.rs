@@ -158,7 +158,7 @@ pub(crate) async fn a_request_of_several_limits_does_not_wait_for_its_own_permit
     is_free(&store, "bob").await;
 }
 
-pub(crate) async fn another_key_of_the_same_policy_waits_as_ever(store: Store) {
+pub(crate) async fn another_key_of_the_same_policy_still_waits(store: Store) {
     let by_route = ConcurrencyLimitLayer::new(1, key::fixed("all"), Arc::clone(&store));
     let inner = by_route.with_wait(LONG).layer(ok());
     let service = limit(1, Arc::clone(&store)).layer(inner);
@@ -217,7 +217,7 @@ pub(crate) async fn each_level_of_both_limits_is_compared(store: Store) {
     is_free(&store, "bob").await;
 }
 
-pub(crate) async fn a_limit_between_hides_none_outside_of_it(store: Store) {
+pub(crate) async fn a_limit_between_does_not_hide_the_outermost_one(store: Store) {
     let between = limit(5, Arc::clone(&store)).with_policy("between");
     let inner = between.layer(limit(5, Arc::clone(&store)).layer(ok()));
     let answer = send(&limit(5, Arc::clone(&store)).layer(inner), request("ann")).await;
@@ -226,7 +226,7 @@ pub(crate) async fn a_limit_between_hides_none_outside_of_it(store: Store) {
     is_free(&store, "ann").await;
 }
 
-pub(crate) async fn a_service_of_one_key_finds_it_at_the_call(store: Store) {
+pub(crate) async fn a_global_limit_finds_the_mistake_at_the_call(store: Store) {
     let one = |most| GlobalConcurrencyLimitLayer::new(most, "ann", Arc::clone(&store));
     let refused = one(1).with_wait(Duration::from_millis(20));
     for (what, service) in [
@@ -246,7 +246,7 @@ pub(crate) async fn a_service_of_one_key_finds_it_at_the_call(store: Store) {
     is_free(&store, "ann").await;
 }
 
-pub(crate) async fn a_permit_that_was_released_before_counts_no_more(store: Store) {
+pub(crate) async fn a_permit_that_was_released_before_does_not_count(store: Store) {
     let inner = limit(1, Arc::clone(&store)).layer(ok());
     let done = service_fn(move |request: Request<String>| {
         let inner = inner.clone();
@@ -261,7 +261,7 @@ pub(crate) async fn a_permit_that_was_released_before_counts_no_more(store: Stor
 }
 
 /// Only the log reports that the request counts twice.
-pub(crate) async fn a_limit_in_shadow_refuses_nobody_inside_or_outside(store: Store) {
+pub(crate) async fn a_limit_in_shadow_refuses_nothing_inside_or_outside(store: Store) {
     for shadows in [[true, false], [false, true], [true, true]] {
         let [outer, inner] = shadows.map(|shadow| limit(5, Arc::clone(&store)).with_shadow(shadow));
         let service = outer.layer(inner.layer(ok()));
@@ -284,12 +284,12 @@ facts_of_two! {
     the_first_request_is_refused_whatever_wraps_the_store
     a_request_does_not_wait_for_its_own_permit
     a_request_of_several_limits_does_not_wait_for_its_own_permit
-    another_key_of_the_same_policy_waits_as_ever
+    another_key_of_the_same_policy_still_waits
     each_level_of_both_limits_is_compared
-    a_limit_between_hides_none_outside_of_it
-    a_service_of_one_key_finds_it_at_the_call
-    a_permit_that_was_released_before_counts_no_more
-    a_limit_in_shadow_refuses_nobody_inside_or_outside
+    a_limit_between_does_not_hide_the_outermost_one
+    a_global_limit_finds_the_mistake_at_the_call
+    a_permit_that_was_released_before_does_not_count
+    a_limit_in_shadow_refuses_nothing_inside_or_outside
 }
 
 /// A store that changes each claim.
@@ -322,7 +322,7 @@ fn anew(claim: &Claim) -> Claim {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_over_or_a_queue_that_is_full_shows_it_too() {
+async fn a_timed_out_wait_or_a_full_queue_reveals_the_mistake_too() {
     let memory = MemorySemaphore::new();
     for (max_waiting, waited) in [(9, LONG), (0, Duration::ZERO)] {
         let inner = limit(1, Changing(memory.clone(), anew)).with_policy("inner");
@@ -338,7 +338,7 @@ async fn a_wait_that_is_over_or_a_queue_that_is_full_shows_it_too() {
 }
 
 #[tokio::test]
-async fn other_stores_keys_and_policies_have_permits_of_their_own() {
+async fn other_stores_keys_and_policies_have_separate_permits() {
     let (memory, other) = (MemorySemaphore::new(), MemorySemaphore::new());
     let all =
         |store: &MemorySemaphore| ConcurrencyLimitLayer::new(1, key::fixed("all"), store.clone());
@@ -351,7 +351,7 @@ async fn other_stores_keys_and_policies_have_permits_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_store_of_one_s_own_has_ids_too() {
+async fn a_custom_store_reveals_the_mistake_by_its_semaphore_ids() {
     let (ledger, other) = (Ledger::default(), Ledger::default());
     for (inner, outer_limit, inner_limit, status) in [
         (&ledger, 5, 5, 500),
@@ -384,7 +384,7 @@ impl Semaphore for Patient {
 }
 
 #[tokio::test]
-async fn a_store_of_one_s_own_finds_it_before_a_wait() {
+async fn a_custom_store_can_find_the_mistake_before_it_waits() {
     let (ledger, other) = (Ledger::default(), Ledger::default());
     let patient = |ledger: &Ledger| limit(1, Patient(ledger.clone())).layer(ok());
     let nested = limit(1, ledger.clone()).layer(patient(&ledger));
@@ -397,7 +397,7 @@ async fn a_store_of_one_s_own_finds_it_before_a_wait() {
 }
 
 #[tokio::test]
-async fn a_client_learns_no_more_than_that_it_is_the_service_s_mistake() {
+async fn a_client_learns_only_that_the_mistake_is_the_service_s() {
     let memory = MemorySemaphore::new();
     let inner = limit(5, memory.clone()).layer(ok());
     let twice = |request| {
@@ -427,7 +427,7 @@ async fn a_client_learns_no_more_than_that_it_is_the_service_s_mistake() {
 }
 
 #[tokio::test]
-async fn limits_of_two_policies_by_turns_are_nested_too() {
+async fn alternating_policies_are_nested_too() {
     let memory = MemorySemaphore::new();
     let x = limit(9, memory.clone()).with_policy("x");
     let y = limit(9, memory.clone()).with_policy("y");

@@ -43,7 +43,7 @@ fn limited(
 }
 
 #[tokio::test]
-async fn the_queue_of_a_wider_limit_is_fair_to_narrow_keys_if_the_layer_says_so() {
+async fn with_fair_queues_the_queue_of_a_wider_limit_serves_accounts_in_turn() {
     let fleet = || Claim::new("all").with_policy("fleet").with_limit(1);
     for is_fair in [false, true] {
         let store = MemorySemaphore::builder().holders(true).build();

@@ -85,7 +85,7 @@ pub(crate) async fn every_refusal_shows_the_limit_in_force(store: Store) {
     set(&store, None).await;
 }
 
-pub(crate) async fn a_fault_refuses_until_it_is_over(store: Store) {
+pub(crate) async fn a_faulty_store_refuses_until_the_fault_is_over(store: Store) {
     let fails = Arc::new(AtomicBool::new(true));
     let faulty = Faulty {
         store: Arc::clone(&store),
@@ -98,7 +98,7 @@ pub(crate) async fn a_fault_refuses_until_it_is_over(store: Store) {
     assert_eq!(send(&service, request("ann")).await.status(), 200);
 }
 
-pub(crate) async fn a_choice_counts_in_the_store_that_it_chooses(store: Store) {
+pub(crate) async fn a_split_store_counts_in_the_store_that_it_chooses(store: Store) {
     let other = MemorySemaphore::new();
     let split = Split {
         prefix: "an",
@@ -142,6 +142,6 @@ async fn a_delay_delays_the_claim_and_a_drop_leaves_nothing_behind() {
 facts_of_two! {
     a_wrapped_store_counts_and_shows_the_limit_in_force
     every_refusal_shows_the_limit_in_force
-    a_fault_refuses_until_it_is_over
-    a_choice_counts_in_the_store_that_it_chooses
+    a_faulty_store_refuses_until_the_fault_is_over
+    a_split_store_counts_in_the_store_that_it_chooses
 }

@@ -98,7 +98,7 @@ fn is_closed<B>(answer: &Response<B>) {
 }
 
 #[tokio::test]
-async fn a_key_that_is_closed_is_forbidden_also_to_who_waits() {
+async fn a_closed_key_is_forbidden_to_waiting_requests_too() {
     let store = MemorySemaphore::new();
     let _held = hold(&store, 1).await;
     let waits = keyed(&store).with_wait(Duration::from_secs(60));
@@ -116,7 +116,7 @@ async fn a_key_that_is_closed_is_forbidden_also_to_who_waits() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_closed_is_told_as_a_problem_and_to_grpc_as_a_status() {
+async fn a_closed_key_is_a_problem_in_http_and_a_status_in_grpc() {
     let store = MemorySemaphore::new();
     set(&store, Some(0)).await;
     let texts = keyed(&store).with_rejection(|rejection| {
@@ -172,7 +172,7 @@ async fn refusals_show_the_limit_in_force_whatever_the_layer_says() {
 }
 
 #[tokio::test]
-async fn a_limit_on_trial_follows_the_limit_in_force() {
+async fn a_limit_in_shadow_follows_the_limit_in_force() {
     let store = MemorySemaphore::new();
     set(&store, Some(0)).await;
     let service = keyed(&store).with_shadow(true).layer(service_fn(ok));

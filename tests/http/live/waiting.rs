@@ -11,13 +11,13 @@ use testing::{
 use tokio::sync::watch;
 use tower::{Layer, service_fn};
 
-facts_of_two! { who_waits_keeps_limit_and_position }
+facts_of_two! { a_waiting_request_keeps_its_limit_and_position }
 
 async fn is_there<B>(held: &Held<B>) {
     eventually("it is admitted", BOUND, async || held.is_finished()).await;
 }
 
-async fn who_waits_keeps_limit_and_position(store: Store) {
+async fn a_waiting_request_keeps_its_limit_and_position(store: Store) {
     let (operator, limit) = watch::channel(1);
     // The body does not end in its first frame, so a response holds its permit.
     let done = service_fn(async |_| {

@@ -27,7 +27,7 @@ async fn status(outer: &RedisSemaphore, inner: RedisSemaphore) -> u16 {
 }
 
 #[tokio::test]
-async fn handles_to_one_server_and_prefix_are_one_store_whatever_their_way() {
+async fn handles_to_one_server_and_prefix_are_one_store_whatever_their_url() {
     let server = RedisServer::start();
     let by_name = |host| connect(format!("redis://{host}:{}/", server.port()));
     let outer = by_name("127.0.0.1").await;

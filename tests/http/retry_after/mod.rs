@@ -91,7 +91,7 @@ async fn clients_that_waited_in_vain_get_in_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_anything_was_seen_clients_are_spread_all_the_same() {
+async fn before_any_permit_has_ended_clients_are_spread_too() {
     let cold = |load| Load { before: 0, ..load };
     assert_share("10 ms, nothing seen", Hold::About(0.01), cold, 80.0).await;
     assert_share("1 s, nothing seen", Hold::About(1.0), cold, 50.0).await;
@@ -99,7 +99,7 @@ async fn before_anything_was_seen_clients_are_spread_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn processes_that_share_a_limit_tell_more_clients_than_there_is_room_for() {
+async fn clients_get_in_less_often_if_processes_share_a_limit() {
     for processes in [2, 4] {
         let shared = |load| Load { processes, ..load };
         let name = format!("{processes} processes, 1 s");

@@ -58,7 +58,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_hours_tells_nobody_to_come_back_in_hours() {
+async fn a_stream_of_hours_sends_no_client_away_for_hours() {
     let service = limit(1, MemorySemaphore::new()).layer(service_fn(endless));
     hold(&service, "ann", Duration::from_secs(36_000), 0).await;
     let times = hold(&service, "ann", Duration::from_secs(1), 500).await;
@@ -85,14 +85,14 @@ fn streams(limit: u32) -> Endless {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_of_which_none_has_ended_tell_the_age_of_the_youngest() {
+async fn if_no_stream_has_ended_the_wait_follows_from_the_age_of_the_youngest() {
     assert_eq!(third(&streams(2), "ann", [16, 16]).await, 30);
     assert_eq!(third(&streams(2), "ann", [16, 8]).await, 15);
     assert_eq!(third(&streams(2), "ann", [36_000, 600]).await, 113, "60 s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_finds_nothing_changed_is_told_ever_longer_times() {
+async fn a_client_that_is_refused_again_and_again_gets_ever_longer_waits() {
     let service = streams(1);
     let stream = send(&service, "ann").await;
     let mut times = Vec::new();
@@ -105,7 +105,7 @@ async fn a_client_that_finds_nothing_changed_is_told_ever_longer_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_tell_their_age_although_others_were_short() {
+async fn the_age_of_streams_counts_although_other_requests_were_short() {
     let service = streams(2);
     for _ in 0..100 {
         hold(&service, "bob", Duration::from_millis(10), 0).await;
@@ -119,7 +119,7 @@ async fn streams_tell_their_age_although_others_were_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_tell_their_age_beside_short_requests_of_another_account() {
+async fn the_age_of_streams_counts_beside_short_requests_of_another_account() {
     let service = streams(2);
     let streaming = [send(&service, "ann").await, send(&service, "ann").await];
     sleep(Duration::from_secs(16)).await;
@@ -131,7 +131,7 @@ async fn streams_tell_their_age_beside_short_requests_of_another_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_old_stream_says_nothing_of_the_requests_beside_it() {
+async fn one_old_stream_does_not_lengthen_the_wait_for_short_requests_beside_it() {
     let service = streams(2);
     let stream = send(&service, "ann").await;
     hold(&service, "ann", Duration::from_millis(10), 0).await;
@@ -144,7 +144,7 @@ async fn one_old_stream_says_nothing_of_the_requests_beside_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_that_have_become_short_again_are_told_so() {
+async fn waits_become_short_again_when_holds_do() {
     let service = streams(2);
     assert_eq!(third(&service, "ann", [16, 16]).await, 30);
     sleep(Duration::from_secs(600)).await;
@@ -170,7 +170,7 @@ async fn a_permit_counts_no_longer_than_it_is_held_although_its_response_goes_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_are_refused_together_are_told_different_times() {
+async fn clients_that_are_refused_together_get_different_waits() {
     let service = limit(1, MemorySemaphore::new()).layer(service_fn(endless));
     let times = hold(&service, "ann", Duration::from_millis(10), 20).await;
     assert_eq!(times.iter().collect::<BTreeSet<_>>().len(), 20, "{times:?}");
@@ -178,7 +178,7 @@ async fn clients_that_are_refused_together_are_told_different_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_was_refused_is_told_its_own_times() {
+async fn a_key_that_was_refused_gets_waits_from_its_own_holds() {
     let service = limit(1, MemorySemaphore::new()).layer(service_fn(endless));
     for account in ["ann", "bob"] {
         hold(&service, account, Duration::ZERO, 1).await;
@@ -242,7 +242,7 @@ async fn clients_of_a_closed_limit_are_spread_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_function_for_rejections_sees_the_time() {
+async fn a_custom_rejection_sees_the_wait() {
     let layer = limit(1, MemorySemaphore::new()).with_rejection(|rejection| {
         let time = rejection.retry_after();
         let response = rejection.into_response();
@@ -254,7 +254,7 @@ async fn a_function_for_rejections_sees_the_time() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_wrong_has_no_time_to_come_back() {
+async fn a_wrong_request_gets_no_wait() {
     let layer = limit(1, MemorySemaphore::new()).with_rejection(|rejection| {
         assert_eq!(rejection.retry_after(), None);
         rejection.into_response()
@@ -319,7 +319,7 @@ async fn others_are_told(limit: u32, is_storm: bool) -> Vec<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_one_account_changes_no_time_that_another_is_told_first() {
+async fn a_storm_of_one_account_does_not_change_the_first_wait_of_another() {
     for limit in [0, 1] {
         let without = others_are_told(limit, false).await;
         assert_eq!(others_are_told(limit, true).await, without);
@@ -355,7 +355,7 @@ async fn apart(service: &Endless, account: &str) -> u64 {
 
 /// All accounts share one limit, each account is a flow, and ann has four times the share of the others.
 #[tokio::test(start_paused = true)]
-async fn flows_whose_clients_were_told_to_come_back_have_their_shares_of_the_slots() {
+async fn the_return_times_of_flows_follow_their_shares() {
     let shared = key::from_fn(|parts| {
         let account = parts.headers.get("x-account-id")?;
         let share = if account == "ann" { 4 } else { 1 };
