@@ -35,7 +35,7 @@ fn bounded(memory: &MemorySemaphore, on_lost: OnLost) -> ConcurrencyLimitLayer<k
     layer.with_on_lost(on_lost)
 }
 
-/// Works for a while before it answers, counted by the witness.
+/// A service that answers after `WORK`, when the longest hold is over. The witness counts the running calls.
 fn working(
     witness: &InFlight,
 ) -> impl Service<Request<String>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
@@ -52,7 +52,7 @@ fn working(
     })
 }
 
-/// The number of requests inside the service now.
+/// The number of running calls.
 fn inside(witness: &InFlight) -> usize {
     witness.restart();
     witness.most()
@@ -125,7 +125,7 @@ async fn a_handler_that_has_released_its_permit_outlives_the_longest_hold() {
     assert_eq!(body.to_bytes(), "done");
 }
 
-/// A service that is never ready.
+/// A service that is never ready. The witness counts it until its last clone is dropped.
 #[derive(Clone)]
 struct Unready {
     _inside: Arc<One>,
@@ -199,8 +199,8 @@ async fn the_rejection_has_its_reason_and_the_request_s_head_without_extensions(
         let parts = rejection.parts();
         let account = parts.headers[ACCOUNT].to_str().expect("text").to_owned();
         let head = (parts.method.clone(), parts.uri.to_string(), account);
-        let is_reason = matches!(rejection.reason(), Reason::Aborted { .. });
-        *see.lock().unwrap() = Some((head, parts.extensions.is_empty(), is_reason));
+        let is_aborted = matches!(rejection.reason(), Reason::Aborted { .. });
+        *see.lock().unwrap() = Some((head, parts.extensions.is_empty(), is_aborted));
         rejection.into_response()
     });
     let request = Request::post("/buy?item=7").header(ACCOUNT, "alice");

@@ -202,6 +202,7 @@ fn an_async_extractor_does_not_compile_and_the_error_says_what_to_do() {
 
 #[test]
 fn code_that_relies_on_unpromised_details_does_not_compile() {
+    // Each program, and the code of the error that the compiler must print for it.
     let programs = [
         (
             "use tower_semaphore::AcquireError;

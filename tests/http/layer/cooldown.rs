@@ -65,7 +65,7 @@ async fn pauses(status: u16, fields: &[(&'static str, &str)]) -> Vec<RecordedPau
     store.pauses()
 }
 
-/// How long a 429 with these headers pauses the key.
+/// The time for which a 429 with these headers pauses the key, or `None` if it does not.
 async fn paused(fields: &[(&'static str, &str)]) -> Option<Duration> {
     let pauses = pauses(429, fields).await;
     assert!(pauses.len() < 2, "{pauses:?}");

@@ -41,7 +41,7 @@ async fn a_custom_quota_unit_is_on_admitted_and_refused_responses() {
     }
 }
 
-/// The RateLimit and `Retry-After` headers of a response that is refused with this error.
+/// The RateLimit fields and `Retry-After` of the response to a request that the store refuses with this error.
 async fn fields_of(error: AcquireError, request: Request<String>) -> [Vec<String>; 3] {
     let answer = send(&limit(2, Refusing(error)).layer(ok()), request).await;
     ["ratelimit-policy", "ratelimit", "retry-after"].map(|field| values(&answer, field))
@@ -81,6 +81,7 @@ async fn a_refused_grpc_request_has_the_same_fields() {
 async fn a_response_omits_unknown_fields() {
     let memory = || limit(2, MemorySemaphore::new());
     let fields = ["ratelimit-policy", "ratelimit", "retry-after"];
+    // Each response, and the number of values of each field.
     for (answer, known) in [
         (
             send(&limit(2, Broken).layer(ok()), request("alice")).await,
@@ -95,8 +96,8 @@ async fn a_response_omits_unknown_fields() {
             [1, 1, 0],
         ),
     ] {
-        let said = fields.map(|field| values(&answer, field).len());
-        assert_eq!(said, known, "{}", answer.status());
+        let found = fields.map(|field| values(&answer, field).len());
+        assert_eq!(found, known, "{}", answer.status());
     }
 }
 
@@ -114,7 +115,7 @@ async fn the_handler_s_own_fields_stay() {
     assert_eq!(values(&answer, "ratelimit"), remaining);
 }
 
-/// The string at the start of a structured field (RFC 9651, 3.3.3), and what follows it.
+/// Parses the string at the start of a structured field (RFC 9651, 3.3.3). Returns it and the rest of the field.
 fn string(field: &str) -> Option<(String, &str)> {
     let mut rest = field.strip_prefix('"')?.chars();
     let mut string = String::new();

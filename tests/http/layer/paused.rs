@@ -38,7 +38,7 @@ async fn a_client_is_asked_to_come_back_when_the_pause_is_over() {
         (Duration::from_secs(31 * 24 * 60 * 60), 2_678_400),
     ] {
         let service = limit(2, Refusing(paused(rest))).layer(ok());
-        // The second and third times are no earlier than the first.
+        // Other refusals spread clients over later and later times. Those by a pause all have the end of the pause.
         for _ in 0..3 {
             let answer = send(&service, request("ann")).await;
             assert_eq!(answer.status(), 429);

@@ -24,6 +24,7 @@ use tower_semaphore::{
 
 const MAX_HOLD: Duration = Duration::from_secs(30);
 
+/// Stores each request's permit in `held` and answers with a body that never ends.
 fn keeping(
     held: &Held,
 ) -> impl Service<Request<String>, Response = Response<Stalled>, Error = Infallible> + Clone + use<>
@@ -88,9 +89,9 @@ async fn a_handler_may_release_the_permit_before_its_body_ends() {
 #[tokio::test]
 async fn an_exempt_request_has_no_permit_in_its_extensions() {
     let held = Held::default();
-    let nobody = |_: &http::request::Parts| None::<&str>;
+    let exempt = |_: &http::request::Parts| None::<&str>;
     let memory = MemorySemaphore::new();
-    let layer = tower_semaphore::ConcurrencyLimitLayer::new(1, nobody, memory);
+    let layer = tower_semaphore::ConcurrencyLimitLayer::new(1, exempt, memory);
     let _answer = send(&layer.layer(keeping(&held)), request("alice")).await;
     assert!(held.lock().unwrap().is_none());
 }
@@ -172,11 +173,11 @@ async fn a_body_whose_permit_is_lost_finishes_by_default() {
     assert!(!store.is_out());
 }
 
-/// A grant whose lost permit returns while it is being released.
+/// A grant whose permit is regained while it is being released.
 #[derive(Default)]
-struct Returning(Loss);
+struct Regained(Loss);
 
-impl Grant for Returning {
+impl Grant for Regained {
     fn level(&self, _: usize) -> LevelState {
         LevelState::new(1)
     }
@@ -212,7 +213,7 @@ impl Grant for Returning {
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_is_regained_when_its_longest_hold_ends_is_lost() {
     let claim = Claim::new("alice").with_limit(1);
-    let permit = Permit::new(Returning::default(), [(&claim, 1)]);
+    let permit = Permit::new(Regained::default(), [(&claim, 1)]);
     permit.end_after(MAX_HOLD);
     permit.lost().await;
     assert!(permit.is_lost());

@@ -102,6 +102,7 @@ async fn a_custom_rejection_decides_about_caches() {
     assert_eq!(values(&answer, "cache-control"), ["private"]);
 }
 
+/// An extension that is missing in every request. No client may see its name.
 #[derive(Clone)]
 struct Secret;
 
@@ -176,7 +177,8 @@ async fn a_store_s_error_is_in_no_response() {
     assert!(!String::from_utf8_lossy(&body).contains("connection refused"));
 }
 
-fn plain(rejection: &Rejection) -> Response<String> {
+/// A custom response to a rejection, with the error, the limit, the policy and the path.
+fn custom(rejection: &Rejection) -> Response<String> {
     let said = match rejection.reason() {
         Reason::Acquire {
             error: AcquireError::Full { held, .. },
@@ -194,10 +196,10 @@ fn plain(rejection: &Rejection) -> Response<String> {
     response
 }
 
-async fn said_plainly(semaphore: impl Semaphore, request: Request<String>) -> Bytes {
+async fn custom_text(semaphore: impl Semaphore, request: Request<String>) -> Bytes {
     let layer = limit(0, semaphore)
         .with_policy("market")
-        .with_rejection(|rejection| plain(&rejection));
+        .with_rejection(|rejection| custom(&rejection));
     let answer = send(&layer.layer(ok()), request).await;
     assert_eq!(answer.status(), StatusCode::IM_A_TEAPOT);
     assert!(values(&answer, "retry-after").is_empty());
@@ -208,9 +210,9 @@ async fn said_plainly(semaphore: impl Semaphore, request: Request<String>) -> By
 #[tokio::test]
 async fn a_custom_rejection_replaces_the_whole_response() {
     let memory = MemorySemaphore::new();
-    let full = said_plainly(memory.clone(), request("alice")).await;
+    let full = custom_text(memory.clone(), request("alice")).await;
     assert_eq!(full, "0 held, 0 by market at /");
-    let nameless = said_plainly(memory, Request::new(String::new())).await;
+    let nameless = custom_text(memory, Request::new(String::new())).await;
     assert_eq!(
         nameless,
         "the header x-account-id is missing, 0 by market at /"

@@ -21,7 +21,7 @@ use tower_semaphore::{
 
 const MAX_STALL: Duration = Duration::from_secs(30);
 
-/// The number of bytes that the docs count as progress.
+/// A client that sends this number of bytes within the longest stall makes progress.
 const KIBIBYTE: usize = 1_024;
 
 type Upload = StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>;
@@ -33,7 +33,7 @@ fn strict(memory: &MemorySemaphore) -> ConcurrencyLimitLayer<key::Header> {
     layer.with_on_lost(OnLost::Abort)
 }
 
-/// Sends a chunk of the given length after each pause, and then ends.
+/// A request whose body sends, for each pause and length, a chunk of that length after that pause.
 fn upload(
     chunks: impl IntoIterator<Item = (Duration, usize), IntoIter: Send> + Send + 'static,
 ) -> Request<Upload> {
@@ -67,7 +67,8 @@ where
     Ok(Response::new(length.to_string().into()))
 }
 
-/// The reading service, once with this crate's wrapper around the request's body and once with axum's body.
+/// The reading service, once with this crate's wrapper around the request's body and once with axum's body, which needs
+/// no wrapper.
 fn services(layer: &ConcurrencyLimitLayer<key::Header>, pause: Duration) -> Vec<Limited> {
     let watched = ServiceBuilder::new()
         .layer(layer.clone())

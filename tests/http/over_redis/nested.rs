@@ -40,7 +40,7 @@ async fn handles_to_one_server_and_prefix_are_one_store_whatever_their_url() {
         assert_eq!(status(&outer, inner).await, 500, "{name}");
     }
     let store: Store = std::sync::Arc::new(outer);
-    same::is_free(&store, "ann").await;
+    same::wait_until_free(&store, "ann").await;
 }
 
 #[tokio::test]
