@@ -68,7 +68,7 @@ impl Reads {
             .route("/late", post(late));
         let reading = reading.layer(Extension(witness.clone()));
         let reading = reading.layer(Extension(Arc::clone(&notify)));
-        let server = Server::with(|routes| routes.merge(reading).layer(layer));
+        let server = Server::with_layers(|routes| routes.merge(reading).layer(layer));
         Self {
             server: server.await,
             ledger,

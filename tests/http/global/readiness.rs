@@ -77,7 +77,7 @@ async fn a_clone_holds_no_permit() {
     assert_eq!(
         memory.busy_keys(),
         1,
-        "the clone gave its original's permit back"
+        "the clone has released the permit of its original"
     );
     call(&mut service).await;
 }
