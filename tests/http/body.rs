@@ -28,7 +28,9 @@ use testing::{
 use tower::{Layer, ServiceExt, service_fn};
 use tower_semaphore::{MemorySemaphore, ResponseBody, Semaphore, hold};
 
+/// One permit was granted and is held.
 const HELD: Page = page(0);
+/// One permit was granted and has been released.
 const FREED: Page = page(1);
 
 const fn page(returned: u32) -> Page {
@@ -48,7 +50,7 @@ where
     let answer = service_fn(move |_| ready(Ok::<_, Infallible>(Response::new(body.clone()))));
     let service = limit(1, semaphore).layer(answer);
     let response = service.oneshot(request::<String>("alice")).now_or_never();
-    let Ok(response) = response.expect("nobody waits here");
+    let Ok(response) = response.expect("it does not wait");
     response.into_body()
 }
 
@@ -94,10 +96,11 @@ where
     seen
 }
 
-fn view<B: Body>(what: String, body: &B) -> (String, (u64, Option<u64>), bool) {
+/// A line of a transcript: what happened, the bounds of the size hint, and true if the body is known to be over.
+fn view<B: Body>(event: String, body: &B) -> (String, (u64, Option<u64>), bool) {
     let size = body.size_hint();
     let size = (size.lower(), size.upper());
-    (what, size, body.is_end_stream())
+    (event, size, body.is_end_stream())
 }
 
 /// Every script of up to four data frames, with each ending, with and without a known length.
@@ -112,12 +115,12 @@ fn scripts() -> impl Iterator<Item = Script> {
 /// Every sequence of at most `most` data frames.
 fn frames(most: usize) -> Vec<Vec<Step>> {
     let mut found = vec![vec![]];
-    let mut at = 0;
-    while found[at].len() < most {
+    let mut index = 0;
+    while found[index].len() < most {
         let next = [Data(""), Data("one"), Data("three")];
-        let longer = next.map(|frame| [&found[at][..], &[frame]].concat());
+        let longer = next.map(|frame| [&found[index][..], &[frame]].concat());
         found.extend(longer);
-        at += 1;
+        index += 1;
     }
     found
 }
@@ -184,6 +187,7 @@ impl Drop for Guard {
     }
 }
 
+/// A response's body that holds a guard, and a function that counts the guard's drops.
 fn hold_guard(body: Script) -> (ResponseBody<Script>, impl Fn() -> usize) {
     let dropped = Arc::new(AtomicUsize::new(0));
     let guard = Guard(Arc::clone(&dropped));
@@ -202,13 +206,14 @@ fn any_guard_is_held_until_the_body_ends_fails_or_is_dropped() {
         assert_eq!(next_data(&mut body), "one");
         assert_eq!(dropped(), 0);
         while next(&mut body).is_some_and(|frame| frame.is_ok()) {}
-        assert_eq!(dropped(), 1, "though the body lives");
+        assert_eq!(dropped(), 1, "although the body still exists");
         drop(body);
         assert_eq!(dropped(), 1);
     }
     let (body, dropped) = hold_guard(Script::stream([Data("one")]));
     drop(body);
     assert_eq!(dropped(), 1);
+    // `Debug` shows whether a guard is held.
     let ended = ResponseBody::holding(String::new(), Guard(Arc::default()));
     assert!(ended.is_end_stream() && !format!("{ended:?}").contains("true"));
 }

@@ -29,7 +29,7 @@ use tower_semaphore::{
 
 const BOUND: Duration = Duration::from_secs(10);
 
-/// A layer that takes the request itself as the account.
+/// A layer for requests that are strings: the names of their accounts.
 fn by_account(
     limit: u32,
     semaphore: impl Semaphore,
@@ -221,9 +221,12 @@ async fn behind_a_buffer_and_load_shed_a_refusal_is_in_the_chain() {
     drop(held);
 }
 
-/// Retries a refused request as soon as the permit is free.
+/// Retries a refused request once the test has notified `free`.
 #[derive(Clone)]
-struct WhenFree(Arc<Notify>, Arc<AtomicUsize>);
+struct WhenFree {
+    free: Arc<Notify>,
+    retries: Arc<AtomicUsize>,
+}
 
 impl<T> Policy<String, T, BoxError> for WhenFree {
     type Future = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -231,8 +234,8 @@ impl<T> Policy<String, T, BoxError> for WhenFree {
     fn retry(&mut self, _: &mut String, answer: &mut Result<T, BoxError>) -> Option<Self::Future> {
         let is_refused = answer.as_ref().is_err_and(is_full);
         is_refused.then(|| {
-            self.1.fetch_add(1, SeqCst);
-            let free = Arc::clone(&self.0);
+            self.retries.fetch_add(1, SeqCst);
+            let free = Arc::clone(&self.free);
             Box::pin(async move { free.notified().await }) as _
         })
     }
@@ -243,23 +246,26 @@ impl<T> Policy<String, T, BoxError> for WhenFree {
 }
 
 #[tokio::test]
-async fn a_retry_around_it_tries_a_refused_request_again() {
-    let (free, tries) = (Arc::new(Notify::new()), Arc::default());
+async fn a_retry_layer_tries_a_refused_request_again() {
+    let policy = WhenFree {
+        free: Arc::new(Notify::new()),
+        retries: Arc::default(),
+    };
     let limit = by_account(1, MemorySemaphore::new());
     let mut service = ServiceBuilder::new()
-        .retry(WhenFree(Arc::clone(&free), Arc::clone(&tries)))
+        .retry(policy.clone())
         .layer(limit)
         .service(service_fn(echo));
     let held = service.call("ann".into()).await.expect("there is room");
     let waiting = tokio::spawn(service.call("ann".into()));
-    while tries.load(SeqCst) == 0 {
+    while policy.retries.load(SeqCst) == 0 {
         yield_now().await;
     }
     drop(held);
-    free.notify_one();
+    policy.free.notify_one();
     let answer = timeout(BOUND, waiting).await.expect("it is tried again");
     assert_eq!(*answer.expect("no panic").expect("there is room"), "ann");
-    assert_eq!(tries.load(SeqCst), 1);
+    assert_eq!(policy.retries.load(SeqCst), 1);
 }
 
 #[tokio::test]
@@ -282,7 +288,7 @@ async fn two_limits_are_alternatives_of_an_either() {
 }
 
 #[tokio::test]
-async fn its_service_is_cloned_boxed_and_sent() {
+async fn a_limited_service_can_be_cloned_boxed_and_sent() {
     fn is_send_and_sync<T: Send + Sync>(_: &T) {}
     let layer: LimitLayer<_, UntilBodyEnd> = LimitLayer::new(
         1,

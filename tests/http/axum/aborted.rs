@@ -1,4 +1,5 @@
-//! A handler whose permit is lost before it has answered: to the longest hold, or to an operator.
+//! A handler whose permit is lost before it has answered: at the end of the longest hold, or by an operator's
+//! revocation.
 //!
 //! Promises: P23.
 
@@ -20,8 +21,8 @@ const MAX_HOLD: Duration = Duration::from_millis(500);
 /// How the permit is lost.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
-    Bound,
-    Operator,
+    MaxHold,
+    Revocation,
 }
 
 /// A server whose handler works until the test lets it end.
@@ -43,12 +44,12 @@ impl Works {
         let (witness, end) = (InFlight::default(), Arc::new(Notify::new()));
         let layer = limit(1, store.clone()).with_on_lost(on_lost);
         let layer = match loss {
-            Loss::Bound => layer.with_max_hold(MAX_HOLD),
-            Loss::Operator => layer,
+            Loss::MaxHold => layer.with_max_hold(MAX_HOLD),
+            Loss::Revocation => layer,
         };
         let work = get(work).layer(Extension((witness.clone(), Arc::clone(&end))));
         let layer = layer.with_wait(BOUND);
-        let server = Server::with(|routes| {
+        let server = Server::with_layers(|routes| {
             routes
                 .merge(Router::new().route("/work", work))
                 .layer(layer)
@@ -72,7 +73,7 @@ impl Works {
         let works = async || self.inside() == 1;
         eventually("the handler works", BOUND, works).await;
         let next = next(http, &self.server);
-        if let Loss::Operator = loss {
+        if let Loss::Revocation = loss {
             revoke(store).await;
         }
         [first, next]
@@ -101,6 +102,7 @@ async fn aborted(store: impl Store, http: Http, loss: Loss) {
     let problem: serde_json::Value = serde_json::from_slice(&problem).expect("JSON");
     assert_eq!(problem["detail"], "the permit was lost");
     assert_eq!(answered(next).await.status(), StatusCode::OK);
+    // Ends the next response.
     drop(works.server.feed().await);
 }
 
@@ -123,7 +125,7 @@ async fn finished(store: impl Store, http: Http, loss: Loss) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_handler_is_dropped_and_its_client_gets_503_and_the_next_is_served() {
     for http in BOTH {
-        for loss in [Loss::Bound, Loss::Operator] {
+        for loss in [Loss::MaxHold, Loss::Revocation] {
             aborted(memory(), http, loss).await;
         }
     }
@@ -132,7 +134,7 @@ async fn the_handler_is_dropped_and_its_client_gets_503_and_the_next_is_served()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_default_the_handler_finishes_and_the_next_is_served_beside_it() {
     for http in BOTH {
-        for loss in [Loss::Bound, Loss::Operator] {
+        for loss in [Loss::MaxHold, Loss::Revocation] {
             finished(memory(), http, loss).await;
         }
     }
@@ -145,7 +147,7 @@ async fn over_redis_the_handler_is_dropped_or_finishes_as_the_layer_says() {
     let store = tower_semaphore::RedisSemaphore::connect(redis.url()).await;
     let store = store.expect("it connects");
     for http in BOTH {
-        for loss in [Loss::Bound, Loss::Operator] {
+        for loss in [Loss::MaxHold, Loss::Revocation] {
             aborted(store.clone(), http, loss).await;
             finished(store.clone(), http, loss).await;
         }

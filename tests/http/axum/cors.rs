@@ -38,9 +38,10 @@ async fn preflight(server: &Server) -> String {
     head(&mut socket).await
 }
 
-/// A preflight and then the refused request of an account whose only permit is held.
+/// Sends a preflight and then a request of an account whose only permit is held. Returns the head of the first answer,
+/// and the second answer, which is a refusal.
 async fn refused(layers: impl FnOnce(Router) -> Router) -> (String, Response<Incoming>) {
-    let server = Server::with(layers).await;
+    let server = Server::with_layers(layers).await;
     let client = Client::new(Http::One, &server);
     let held = client.get("/stream").await;
     assert_eq!(held.status(), 200);

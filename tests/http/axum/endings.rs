@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use testing::ledger::Page;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
+/// One permit was granted and has been released.
 const FREED: Page = Page {
     granted: 1,
     returned: 1,

@@ -35,7 +35,7 @@ async fn server(store: &impl Store, on_lost: OnLost) -> Server {
     let layer = limit(1, store.clone())
         .with_on_lost(on_lost)
         .with_wait(BOUND);
-    Server::with(|routes| {
+    Server::with_layers(|routes| {
         let events = Router::new().route("/events", get(events));
         routes.merge(events).layer(layer)
     })
@@ -68,7 +68,10 @@ pub(super) fn next(http: Http, server: &Server) -> JoinHandle<Response<Incoming>
 }
 
 /// Asserts that the waiting request is answered and holds the only permit.
-async fn is_served(store: &impl Store, next: JoinHandle<Response<Incoming>>) -> Response<Incoming> {
+async fn assert_served(
+    store: &impl Store,
+    next: JoinHandle<Response<Incoming>>,
+) -> Response<Incoming> {
     let next = timeout(BOUND, next).await.expect("it is its turn");
     let next = next.expect("no panic");
     assert_eq!(next.status(), StatusCode::OK);
@@ -77,7 +80,7 @@ async fn is_served(store: &impl Store, next: JoinHandle<Response<Incoming>>) -> 
     next
 }
 
-async fn nothing_is_left(store: &impl Store) {
+async fn wait_until_free(store: &impl Store) {
     let is_free = async || usage(store).await.units == 0;
     eventually("nothing is left", BOUND, is_free).await;
 }
@@ -108,10 +111,10 @@ async fn aborted(store: impl Store, http: Http, path: &str) {
     let end = timeout(BOUND, read_on(response.body_mut())).await;
     let (_, is_whole) = end.expect("the stream ends");
     assert!(!is_whole, "{http:?} {path}: the client takes it for whole");
-    let next = is_served(&store, next).await;
+    let next = assert_served(&store, next).await;
     drop((response, feed));
     drop((next, server.feed().await));
-    nothing_is_left(&store).await;
+    wait_until_free(&store).await;
     // The HTTP/2 connection stays usable.
     let again = client.get("/full").await;
     assert_eq!(again.status(), StatusCode::OK);
@@ -123,7 +126,7 @@ async fn finished(store: impl Store, http: Http) {
     let feed = server.feed().await;
     let next = next(http, &server);
     revoke(&store).await;
-    let next = is_served(&store, next).await;
+    let next = assert_served(&store, next).await;
     let next_feed = server.feed().await;
     feed.send(Ok("row".into())).await.expect("it goes on");
     drop(feed);
@@ -131,10 +134,10 @@ async fn finished(store: impl Store, http: Http) {
     assert_eq!(end.expect("it ends"), (1, true));
     drop(response);
     let shown = usage(&store).await;
-    let still = (shown.held.len(), shown.units);
-    assert_eq!(still, (1, 1), "the next one lost its place");
+    let held = (shown.held.len(), shown.units);
+    assert_eq!(held, (1, 1), "the next request lost its permit");
     drop((next, next_feed));
-    nothing_is_left(&store).await;
+    wait_until_free(&store).await;
 }
 
 pub(super) fn memory() -> MemorySemaphore {

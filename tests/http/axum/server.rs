@@ -35,17 +35,17 @@ impl Server {
     ) -> Self {
         let ledger = Ledger::default();
         let layer = settings(limit(5, ledger.clone()));
-        let server = Self::under(layer).await;
+        let server = Self::with_layer(layer).await;
         Self { ledger, ..server }
     }
 
     /// Starts a server under `layer`. `page` stays empty unless the layer's store is the server's ledger.
-    pub(crate) async fn under(layer: ConcurrencyLimitLayer<key::Header>) -> Self {
-        Self::with(|routes| routes.layer(layer)).await
+    pub(crate) async fn with_layer(layer: ConcurrencyLimitLayer<key::Header>) -> Self {
+        Self::with_layers(|routes| routes.layer(layer)).await
     }
 
     /// Starts a server with any `layers` around its routes.
-    pub(crate) async fn with(layers: impl FnOnce(Router) -> Router) -> Self {
+    pub(crate) async fn with_layers(layers: impl FnOnce(Router) -> Router) -> Self {
         let (feed, feeds) = mpsc::unbounded_channel();
         let witness = InFlight::default();
         let app = layers(routes(feed, witness.clone()));
@@ -79,7 +79,7 @@ impl Server {
 
     /// Waits until alice holds `count` permits.
     pub(crate) async fn holds(&self, count: u32) {
-        let is_it = async || self.held() == count;
-        eventually("so many are held", BOUND, is_it).await;
+        let is_held = async || self.held() == count;
+        eventually("alice holds that many permits", BOUND, is_held).await;
     }
 }

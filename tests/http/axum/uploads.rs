@@ -68,7 +68,7 @@ impl Reads {
             .route("/late", post(late));
         let reading = reading.layer(Extension(witness.clone()));
         let reading = reading.layer(Extension(Arc::clone(&notify)));
-        let server = Server::with(|routes| routes.merge(reading).layer(layer));
+        let server = Server::with_layers(|routes| routes.merge(reading).layer(layer));
         Self {
             server: server.await,
             ledger,
@@ -159,7 +159,7 @@ async fn a_client_that_sends_single_bytes_gets_503_and_its_handler_is_dropped() 
 }
 
 #[tokio::test]
-async fn by_default_its_handler_goes_on_without_a_permit() {
+async fn by_default_the_handler_of_a_stalled_client_goes_on_without_a_permit() {
     for http in BOTH {
         let reads = Reads::start(OnLost::Finish).await;
         let (sending, answer) = reads.upload(http, "/whole");

@@ -39,14 +39,14 @@ async fn get(semaphore: impl Operate, address: &Url) -> Value {
 }
 
 /// Resolves a link relative to the routes, as a browser does.
-fn at(link: &str) -> Url {
+fn resolve(link: &str) -> Url {
     let base = Url::parse(BASE).expect("an address");
     base.join(link).expect("a link")
 }
 
 /// The address of a route, with its query encoded as an HTML form encodes it.
 fn form(route: &str, parameters: &[(&str, &str)]) -> Url {
-    let mut address = at(route);
+    let mut address = resolve(route);
     address.query_pairs_mut().extend_pairs(parameters);
     address
 }
@@ -74,6 +74,7 @@ async fn permit(semaphore: &MemorySemaphore, key: impl Into<Key>, label: &'stati
     semaphore.acquire(claim).await.expect("there is room")
 }
 
+/// Names of keys and policies. A link has to encode most of them.
 const NAMES: [&str; 14] = [
     "concurrency",
     ".",
@@ -105,7 +106,7 @@ async fn every_link_of_a_list_works_for_keys_and_policies_of_any_bytes() {
         }
         let mut labels = BTreeSet::new();
         for link in links(semaphore.clone(), policy).await {
-            let usage = get(semaphore.clone(), &at(&link)).await;
+            let usage = get(semaphore.clone(), &resolve(&link)).await;
             labels.insert(usage["held"][0]["label"].as_str().expect(&link).to_owned());
         }
         assert_eq!(labels.len(), keys.len(), "{policy:?}: {labels:?}");
@@ -131,11 +132,14 @@ async fn a_form_finds_a_usage_by_its_policy_and_its_key() {
 async fn a_policy_that_is_not_named_is_the_default() {
     let semaphore = MemorySemaphore::builder().holders(true).build();
     let _permit = permit(&semaphore, "a", "job").await;
-    let list = get(semaphore.clone(), &at("keys")).await;
+    let list = get(semaphore.clone(), &resolve("keys")).await;
     let keys = json!([{"key": "a", "usage": "usage?policy=concurrency&key=a"}]);
     let all = json!({"policy": "concurrency", "keys": keys, "hashed": [], "next": null});
     assert_eq!(list, all);
-    assert_eq!(get(semaphore, &at("usage?key=a")).await["units"], json!(1));
+    assert_eq!(
+        get(semaphore, &resolve("usage?key=a")).await["units"],
+        json!(1)
+    );
 }
 
 #[tokio::test]
@@ -148,7 +152,7 @@ async fn a_label_of_any_text_is_one_json_string() {
         "\u{1f600} \u{fc}",
     ] {
         let _permit = permit(&semaphore, "a", label).await;
-        let usage = get(semaphore.clone(), &at("usage?key=a")).await;
+        let usage = get(semaphore.clone(), &resolve("usage?key=a")).await;
         assert_eq!(usage["held"][0]["label"], json!(label));
     }
 }
@@ -158,7 +162,7 @@ async fn nothing_is_changed_and_no_other_route_answers() {
     let semaphore = MemorySemaphore::builder().holders(true).build();
     let permit = permit(&semaphore, "a", "job").await;
     for path in ["", "keys/", "keys/concurrency", "usage/a", "concurrency/a"] {
-        let (status, _) = text(semaphore.clone(), &at(path)).await;
+        let (status, _) = text(semaphore.clone(), &resolve(path)).await;
         assert_eq!(status, StatusCode::NOT_FOUND);
     }
     assert!(!permit.is_lost());
@@ -184,7 +188,7 @@ async fn a_query_that_is_not_understood_names_the_parameter() {
         ("keys?cursor=-1.0", "cursor"),
         ("keys?cursor=0.10000000000000000", "cursor"),
     ] {
-        let (status, text) = text(MemorySemaphore::new(), &at(link)).await;
+        let (status, text) = text(MemorySemaphore::new(), &resolve(link)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{link}");
         assert!(
             text.starts_with(&format!("{parameter}: ")),
@@ -207,15 +211,18 @@ async fn all_pages_together_have_each_key_once() {
     );
 }
 
-/// A store that lists keys in the way its variant names, and uses the default `Operate` methods for pages.
+/// A store that lists its keys as the variant describes, with the default `Operate` methods for pages.
 #[derive(Clone)]
-enum Told {
+enum Listing {
+    /// This number of keys.
     Keys(usize),
-    KeysAndThenNothing(usize),
+    /// This number of keys, and then no end.
+    KeysAndStall(usize),
+    /// One key, and then an error.
     Fails,
 }
 
-impl Operate for Told {
+impl Operate for Listing {
     fn usage(&self, _: &Policy, _: &Key) -> BoxFuture<Result<Usage, StoreError>> {
         Box::pin(ready(Err(StoreError::new("the disk is gone"))))
     }
@@ -224,7 +231,7 @@ impl Operate for Told {
         let keys = |count| stream::iter((0..count).map(|key| Ok(StoredKey::whole(key))));
         match self {
             Self::Keys(count) => Box::pin(keys(*count)),
-            Self::KeysAndThenNothing(count) => Box::pin(keys(*count).chain(stream::pending())),
+            Self::KeysAndStall(count) => Box::pin(keys(*count).chain(stream::pending())),
             Self::Fails => {
                 let error = Err(StoreError::new("the disk is gone"));
                 Box::pin(keys(1).chain(stream::iter([error])))
@@ -240,19 +247,19 @@ impl Operate for Told {
 #[tokio::test]
 async fn a_store_that_only_streams_its_keys_has_pages_too() {
     for count in [0, 1_000, 1_001, 2_500] {
-        assert_eq!(links(Told::Keys(count), "a").await.len(), count);
+        assert_eq!(links(Listing::Keys(count), "a").await.len(), count);
     }
-    let (status, text) = text(Told::Keys(1), &at("keys?cursor=a")).await;
+    let (status, text) = text(Listing::Keys(1), &resolve("keys?cursor=a")).await;
     assert_eq!((status, &text[..7]), (StatusCode::BAD_REQUEST, "cursor:"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_of_a_slow_store_has_what_was_found_in_time() {
     let start = Instant::now();
-    let slow = Told::KeysAndThenNothing(7);
-    let list = get(slow.clone(), &at("keys")).await;
+    let slow = Listing::KeysAndStall(7);
+    let list = get(slow.clone(), &resolve("keys")).await;
     assert_eq!(list["keys"].as_array().map(Vec::len), Some(7));
-    let next = at(list["next"].as_str().expect("there may be more"));
+    let next = resolve(list["next"].as_str().expect("there may be more"));
     let (status, text) = text(slow, &next).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
     assert!(start.elapsed() < Duration::from_secs(1));
@@ -261,7 +268,7 @@ async fn a_list_of_a_slow_store_has_what_was_found_in_time() {
 #[tokio::test]
 async fn a_store_that_fails_is_unavailable_and_says_why() {
     for link in ["keys", "usage?key=a"] {
-        let (status, text) = text(Told::Fails, &at(link)).await;
+        let (status, text) = text(Listing::Fails, &resolve(link)).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(text.ends_with(": the disk is gone"), "{text}");
     }

@@ -38,7 +38,7 @@ struct Busy {
 impl Busy {
     async fn start(http: Http, store: Store) -> Self {
         let layer = limit(5, Arc::clone(&store)).with_wait(BOUND);
-        Self::on(Server::under(layer).await, http, store).await
+        Self::on(Server::with_layer(layer).await, http, store).await
     }
 
     /// Fills a server whose limit of 5 is counted by `store`.
@@ -73,14 +73,15 @@ impl Busy {
 
     /// Waits until alice has `count` waiting requests.
     async fn waits(&self, count: u32) {
-        eventually("as many wait as should", BOUND, async || {
+        eventually("alice has that many waiting requests", BOUND, async || {
             matches!(self.probe(count).await, AcquireError::QueueFull { .. })
                 && matches!(self.probe(count + 1).await, AcquireError::TimedOut { .. })
         })
         .await;
     }
 
-    /// The error of one more claim whose queue may hold at most `longest` claims.
+    /// The error of another claim, which allows `longest` waiters: `QueueFull` if that many wait, `TimedOut` if fewer
+    /// do.
     async fn probe(&self, longest: u32) -> AcquireError {
         let claim = Claim::new("alice")
             .with_limit(5)
@@ -165,7 +166,8 @@ async fn a_client_that_hangs_up_is_noticed_only_after_its_upload_has_been_read()
     let layer = |store: &Store| limit(5, Arc::clone(store)).with_wait(BOUND);
     let unread = Busy::start(Http::One, memory()).await;
     let store = memory();
-    let server = Server::with(|routes| routes.layer(layer(&store)).layer(from_fn(read_first)));
+    let server =
+        Server::with_layers(|routes| routes.layer(layer(&store)).layer(from_fn(read_first)));
     let read = Busy::on(server.await, Http::One, store).await;
     for busy in [&unread, &read] {
         let client = upload(&busy.server).await;
@@ -177,41 +179,41 @@ async fn a_client_that_hangs_up_is_noticed_only_after_its_upload_has_been_read()
 }
 
 #[tokio::test]
-async fn requests_that_wait_take_their_connections_streams_unless_few_may_wait() {
+async fn waiting_requests_use_up_their_connection_s_streams_unless_few_may_wait() {
     let store = memory();
     let layer = limit(5, Arc::clone(&store))
         .with_wait(BOUND)
         .with_max_waiting(1_000);
-    let crowded = Busy::on(Server::under(layer).await, Http::Two, store).await;
+    let crowded = Busy::on(Server::with_layer(layer).await, Http::Two, store).await;
     let store = memory();
     let layer = limit(5, Arc::clone(&store))
         .with_wait(BOUND)
         .with_max_waiting(50);
-    let bounded = Busy::on(Server::under(layer).await, Http::Two, store).await;
+    let bounded = Busy::on(Server::with_layer(layer).await, Http::Two, store).await;
     let bob = |busy: &Busy| {
         let client = busy.client.clone();
         tokio::spawn(async move { client.send(Method::GET, "/full", "bob").await })
     };
-    // Sends the largest number of streams that hyper allows.
-    let ask = |busy: &Busy| {
+    let get = |busy: &Busy| {
         let client = busy.client.clone();
         tokio::spawn(async move { client.get("/full").await.status() })
     };
-    let all: Vec<_> = (0..200).map(|_| [ask(&crowded), ask(&bounded)]).collect();
+    // A connection has 200 streams. Five have responses, so only 195 of these requests are sent, and none of bob.
+    let all: Vec<_> = (0..200).map(|_| [get(&crowded), get(&bounded)]).collect();
     crowded.waits(195).await;
     bounded.waits(50).await;
-    let waits = bob(&crowded);
+    let unsent = bob(&crowded);
     let answer = timeout(BOUND, bob(&bounded)).await.expect("in time");
     let answer = answer.expect("no panic").expect("a response");
     assert_eq!(answer.status(), StatusCode::OK);
-    assert!(!waits.is_finished());
+    assert!(!unsent.is_finished());
     drop(all);
 }
 
 #[tokio::test]
 async fn forty_clients_that_wait_are_all_served_and_five_at_a_time() {
     for http in BOTH {
-        let server = Server::under(limit(5, MemorySemaphore::new()).with_wait(BOUND)).await;
+        let server = Server::with_layer(limit(5, MemorySemaphore::new()).with_wait(BOUND)).await;
         let client = Client::new(http, &server);
         let served = join_all((0..40).map(|_| async {
             let response = client.get("/witnessed").await;

@@ -23,6 +23,7 @@ use tower_semaphore::Permit;
 
 type Socket = WebSocketStream<TcpStream>;
 
+/// One permit was granted and has been released.
 const FREED: Page = Page {
     granted: 1,
     returned: 1,
@@ -49,7 +50,8 @@ async fn echo(mut socket: WebSocket) {
 async fn server() -> (Ledger, Server) {
     let ledger = Ledger::default();
     let layer = limit(1, ledger.clone());
-    let server = Server::with(|routes| routes.route("/socket", any(socket)).layer(layer)).await;
+    let server =
+        Server::with_layers(|routes| routes.route("/socket", any(socket)).layer(layer)).await;
     (ledger, server)
 }
 
@@ -68,8 +70,8 @@ async fn try_open(server: &Server) -> Result<Socket, Error> {
 async fn open(ledger: &Ledger, server: &Server) -> Socket {
     let mut socket = try_open(server).await.expect("admitted");
     say(&mut socket, "hello").await;
-    let heard = socket.next().await.expect("an echo").expect("no error");
-    assert_eq!(heard.to_text().expect("text"), "hello");
+    let echoed = socket.next().await.expect("an echo").expect("no error");
+    assert_eq!(echoed.to_text().expect("text"), "hello");
     assert_eq!(ledger.page("alice").returned, 0);
     socket
 }

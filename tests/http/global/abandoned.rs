@@ -23,11 +23,12 @@ use tower_test::mock;
 /// Longer than a refusal stays valid.
 const LATER: Duration = Duration::from_secs(5);
 
-/// Longer than an abandoned service keeps a permit or a place in the queue. Probes go by the real clock.
+/// Longer than an abandoned service keeps a permit or a place in the queue. The layer probes its services by the real
+/// clock.
 const ABANDONED: Duration = Duration::from_millis(4_500);
 
 /// Waits until the idle service has lost its permit.
-async fn is_free(memory: &MemorySemaphore) {
+async fn wait_until_free(memory: &MemorySemaphore) {
     eventually("it is free", BOUND, async || memory.busy_keys() == 0).await;
 }
 
@@ -40,7 +41,7 @@ async fn becomes_ready(service: Limited) -> Limited {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_is_over_is_not_answered_later() {
+async fn an_old_failure_is_not_returned_after_the_store_has_recovered() {
     let store = Flaky::default();
     let mut service = limited(&one(store.clone()));
     store.fail();
@@ -62,7 +63,7 @@ async fn a_failure_counts_for_a_service_that_is_polled_twice_before_its_call() {
 }
 
 #[tokio::test]
-async fn a_permit_that_was_lost_is_acquired_anew_by_the_next_poll() {
+async fn the_next_poll_replaces_a_lost_permit() {
     let store = Fickle::default();
     let mut service = limited(&one(store.clone()));
     assert!(is_ready(&mut service));
@@ -138,7 +139,7 @@ async fn a_service_that_is_ready_and_never_called_pins_no_permit() {
     let held = call(&mut other).await;
 
     let Ok(refused) = idle.call(Request::new(String::new())).await;
-    assert_eq!(refused.status(), 503, "its permit is another's by now");
+    assert_eq!(refused.status(), 503, "another service has its permit");
     assert!(refused.extensions().get::<PermitLost>().is_some());
     assert!(!is_ready(&mut idle), "the service has to wait again");
     drop(held);
@@ -150,7 +151,7 @@ async fn a_clone_whose_permit_was_reclaimed_is_served_if_there_is_room() {
     let memory = MemorySemaphore::new();
     let mut idle = mock::Spawn::new(one(memory.clone()).layer(ok()).clone());
     assert!(is_ready(&mut idle));
-    is_free(&memory).await;
+    wait_until_free(&memory).await;
     let Ok(answer) = idle.call(Request::new(String::new())).await;
     assert_eq!(read(answer).await, "ok");
 }
@@ -209,7 +210,7 @@ fn an_idle_service_pins_no_permit_without_a_runtime_either() {
     assert!(is_ready(&mut idle));
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let waiting = builder.enable_time().build().expect("a runtime");
-    waiting.block_on(is_free(&memory));
+    waiting.block_on(wait_until_free(&memory));
 }
 
 /// The layer's probes end while it has no service.
@@ -221,7 +222,7 @@ async fn a_layer_that_had_no_service_for_a_while_probes_again() {
     sleep(Duration::from_millis(1_500)).await;
     let mut idle = limited(&layer);
     assert!(is_ready(&mut idle));
-    is_free(&memory).await;
+    wait_until_free(&memory).await;
 }
 
 #[tokio::test]
@@ -239,7 +240,7 @@ struct Panicking;
 
 impl Wake for Panicking {
     fn wake(self: Arc<Self>) {
-        panic!("a waker's own");
+        panic!("planted: the waker panics");
     }
 }
 

@@ -26,16 +26,16 @@ use tower_test::mock::Spawn;
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 type Answered = Ready<Result<Response<Full<Bytes>>, Infallible>>;
-pub(crate) type Ok = ServiceFn<fn(Request<String>) -> Answered>;
+pub(crate) type OkService = ServiceFn<fn(Request<String>) -> Answered>;
 
-/// A response that holds the permit while it exists.
+/// A response that holds its permit until its body is read or dropped.
 pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
 
 /// A limited service in a mock task that records wake-ups.
-pub(crate) type Limited = Spawn<GlobalConcurrencyLimit<Ok>>;
+pub(crate) type Limited = Spawn<GlobalConcurrencyLimit<OkService>>;
 
 /// Answers every request with the same two bytes.
-pub(crate) fn ok() -> Ok {
+pub(crate) fn ok() -> OkService {
     service_fn(|_| ready(Ok(Response::new("ok".into()))))
 }
 

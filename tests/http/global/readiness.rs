@@ -12,7 +12,7 @@ use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore, Permit};
 use tower_test::mock::{self, Spawn};
 
 #[tokio::test]
-async fn it_is_ready_as_often_as_the_limit_says_however_often_it_is_polled() {
+async fn no_more_services_are_ready_than_the_limit_however_often_they_are_polled() {
     let layer = GlobalConcurrencyLimitLayer::new(3, "host", MemorySemaphore::new());
     let mut services = [(); 4].map(|()| limited(&layer));
     for _ in 0..3 {
@@ -37,7 +37,7 @@ async fn it_is_ready_again_when_the_body_has_ended_and_not_before() {
 
 #[tokio::test]
 #[should_panic(expected = "called before it was ready")]
-async fn a_call_that_nobody_was_ready_for_panics() {
+async fn a_second_call_without_a_poll_panics() {
     let mut service = limited(&one(MemorySemaphore::new()));
     let _answer = call(&mut service).await;
     drop(service.call(Request::new(String::new())));
@@ -77,7 +77,7 @@ async fn a_clone_holds_no_permit() {
     assert_eq!(
         memory.busy_keys(),
         1,
-        "the clone gave its original's permit back"
+        "the clone has released the permit of its original"
     );
     call(&mut service).await;
 }

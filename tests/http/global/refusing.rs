@@ -36,10 +36,10 @@ async fn a_wait_that_is_over_is_refused_once_with_429() {
     assert!(second.is_woken());
     let refused = call(&mut second).await;
     assert_eq!(refused.status(), 429);
-    let told = &refused.headers()["retry-after"];
-    assert_eq!(told, "11", "the permit is held for 5 s, and a margin");
+    let wait = &refused.headers()["retry-after"];
+    assert_eq!(wait, "11", "from the 5 s of the held permit, with a margin");
     assert!(matches!(error(&refused), AcquireError::TimedOut { .. }));
-    assert!(!is_ready(&mut second), "it refuses for ever");
+    assert!(!is_ready(&mut second), "it refuses more than once");
     drop(held);
     assert_eq!(call(&mut second).await.status(), 200);
     assert_eq!(memory.busy_keys(), 0, "the refusal left something behind");

@@ -25,14 +25,15 @@ use tower_semaphore::{
 
 const QUEUE: &str = "semaphore:2:{concurrency:host}:queue";
 
-/// A response that holds the permit while it exists, because its body does not end in its first frame.
+/// A response that holds its permit until its body is read or dropped. The body reports its end only after its first
+/// frame, so the permit is not released before the head.
 type Answer = Response<ResponseBody<Script>>;
 
 type Answered = Ready<Result<Response<Script>, Infallible>>;
-type Ok = ServiceFn<fn(Request<String>) -> Answered>;
+type OkService = ServiceFn<fn(Request<String>) -> Answered>;
 
 /// Answers every request with the same two bytes.
-fn ok() -> Ok {
+fn ok() -> OkService {
     service_fn(|_| ready(Ok(Response::new(Script::stream([Data("ok")])))))
 }
 
@@ -42,7 +43,7 @@ async fn layer(limit: u32, server: &RedisServer) -> GlobalConcurrencyLimitLayer 
     GlobalConcurrencyLimitLayer::new(limit, "host", store.expect("it connects"))
 }
 
-async fn call(mut service: GlobalConcurrencyLimit<Ok>) -> Answer {
+async fn call(mut service: GlobalConcurrencyLimit<OkService>) -> Answer {
     let ready = timeout(BOUND, service.ready()).await;
     let Ok(service) = ready.expect("it is ready in time");
     let Ok(answer) = service.call(Request::new(String::new())).await;
@@ -50,7 +51,10 @@ async fn call(mut service: GlobalConcurrencyLimit<Ok>) -> Answer {
 }
 
 /// Spawns a request and returns once it waits in the queue.
-async fn waiter(service: &GlobalConcurrencyLimit<Ok>, server: &RedisServer) -> JoinHandle<Answer> {
+async fn waiter(
+    service: &GlobalConcurrencyLimit<OkService>,
+    server: &RedisServer,
+) -> JoinHandle<Answer> {
     let waiter = tokio::spawn(call(service.clone()));
     let mut raw = Raw::connect(server.port()).await;
     eventually("it waits", BOUND, async || {
@@ -92,7 +96,7 @@ async fn the_first_poll_is_shed_because_an_acquire_takes_a_round_trip() {
     server.stop();
     let shed = service.clone().oneshot(Request::new(String::new())).await;
     server.cont();
-    assert!(shed.expect_err("nobody has answered").is::<Overloaded>());
+    assert!(shed.expect_err("no answer has come").is::<Overloaded>());
     eventually("the same service is ready later", BOUND, async || {
         let service = service.ready().await.expect("it never fails");
         service.call(Request::new(String::new())).await.is_ok()

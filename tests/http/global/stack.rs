@@ -14,7 +14,7 @@ fn three() -> GlobalConcurrencyLimitLayer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_buffer_queues_before_it_and_all_are_served() {
+async fn requests_queue_in_a_buffer_before_the_limit_and_all_are_served() {
     let witness = InFlight::default();
     let service = ServiceBuilder::new()
         .layer(BufferLayer::new(64))
@@ -35,7 +35,7 @@ async fn clones_wait_and_all_are_served() {
 }
 
 #[tokio::test]
-async fn load_is_shed_while_it_is_not_ready() {
+async fn load_is_shed_while_the_limit_is_reached() {
     let service = ServiceBuilder::new()
         .load_shed()
         .layer(three())

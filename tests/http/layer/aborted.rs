@@ -35,7 +35,7 @@ fn bounded(memory: &MemorySemaphore, on_lost: OnLost) -> ConcurrencyLimitLayer<k
     layer.with_on_lost(on_lost)
 }
 
-/// Works for a while before it answers, counted by the witness.
+/// A service that answers after `WORK`, when the longest hold is over. The witness counts the running calls.
 fn working(
     witness: &InFlight,
 ) -> impl Service<Request<String>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
@@ -52,7 +52,7 @@ fn working(
     })
 }
 
-/// The number of requests inside the service now.
+/// The number of running calls.
 fn inside(witness: &InFlight) -> usize {
     witness.restart();
     witness.most()
@@ -110,7 +110,7 @@ async fn by_default_the_handler_finishes_beside_the_next_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_has_released_its_permit_finishes_after_the_bound() {
+async fn a_handler_that_has_released_its_permit_outlives_the_longest_hold() {
     let memory = MemorySemaphore::new();
     let handler = service_fn(async |request: Request<String>| {
         let permit = request.extensions().get::<Permit>();
@@ -125,7 +125,7 @@ async fn a_handler_that_has_released_its_permit_finishes_after_the_bound() {
     assert_eq!(body.to_bytes(), "done");
 }
 
-/// A service that is never ready.
+/// A service that is never ready. The witness counts it until its last clone is dropped.
 #[derive(Clone)]
 struct Unready {
     _inside: Arc<One>,
@@ -159,7 +159,7 @@ async fn a_service_that_is_not_ready_is_dropped_too() {
 }
 
 #[tokio::test]
-async fn a_head_that_comes_with_the_loss_is_dropped() {
+async fn a_response_that_is_ready_together_with_the_loss_is_dropped() {
     let store = Fickle::default();
     let losing = store.clone();
     let handler = service_fn(move |_: Request<String>| {
@@ -173,7 +173,7 @@ async fn a_head_that_comes_with_the_loss_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_held_to_the_head_only_ends_the_handler_and_no_body() {
+async fn under_release_at_head_a_lost_permit_ends_the_handler_but_no_body() {
     let (memory, witness) = (MemorySemaphore::new(), InFlight::default());
     let layer = bounded(&memory, OnLost::Abort).with_release(ReleaseAt::Head);
     let answer: Answer = send(&layer.layer(working(&witness)), request("alice")).await;
@@ -192,15 +192,15 @@ async fn a_handler_under_a_limit_in_shadow_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rejection_has_the_head_without_its_extensions_and_its_reason() {
+async fn the_rejection_has_its_reason_and_the_request_s_head_without_extensions() {
     let (memory, seen) = (MemorySemaphore::new(), Arc::new(Mutex::new(None)));
     let see = Arc::clone(&seen);
     let layer = bounded(&memory, OnLost::Abort).with_rejection(move |rejection: Rejection| {
         let parts = rejection.parts();
         let account = parts.headers[ACCOUNT].to_str().expect("text").to_owned();
         let head = (parts.method.clone(), parts.uri.to_string(), account);
-        let is_reason = matches!(rejection.reason(), Reason::Aborted { .. });
-        *see.lock().unwrap() = Some((head, parts.extensions.is_empty(), is_reason));
+        let is_aborted = matches!(rejection.reason(), Reason::Aborted { .. });
+        *see.lock().unwrap() = Some((head, parts.extensions.is_empty(), is_aborted));
         rejection.into_response()
     });
     let request = Request::post("/buy?item=7").header(ACCOUNT, "alice");
@@ -272,7 +272,7 @@ async fn the_loss_of_an_outer_limit_ends_the_inner_one() {
 }
 
 #[tokio::test]
-async fn a_permit_that_the_handler_releases_itself_ends_nothing() {
+async fn a_release_by_the_handler_is_no_loss() {
     let memory = MemorySemaphore::new();
     let handler = service_fn(async |request: Request<String>| {
         let permit = request.extensions().get::<Permit>().expect("a permit");

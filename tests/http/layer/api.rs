@@ -62,7 +62,7 @@ fn the_inner_service_can_be_reached() {
 }
 
 #[tokio::test]
-async fn the_global_layer_has_the_settings_of_the_other() {
+async fn the_global_layer_has_the_settings_of_the_keyed_layer() {
     let memory = MemorySemaphore::new();
     let layer = GlobalConcurrencyLimitLayer::new(1, "host", memory.clone())
         .with_release(ReleaseAt::Head)
@@ -95,7 +95,7 @@ async fn the_longest_hold_ends_a_permit_under_the_global_layer_too() {
 }
 
 #[tokio::test]
-async fn a_layer_may_be_applied_often_and_its_services_count_together() {
+async fn all_services_of_one_layer_count_together() {
     let layer = limit(1, MemorySemaphore::new());
     let (first, second) = (layer.layer(ok()), layer.clone().layer(ok()));
     let _held = send(&first, request("alice")).await;
@@ -137,7 +137,7 @@ fn claims_can_be_collected() {
 }
 
 #[tokio::test]
-async fn a_permit_that_keeps_another_store_s_is_lost_with_it_and_releases_it() {
+async fn a_permit_is_lost_with_its_outer_permit_and_releases_it() {
     let (inner, other) = (Fickle::default(), MemorySemaphore::new());
     let claim = || Claim::new("alice").with_limit(1);
     let outer = inner.acquire(claim()).await.unwrap();
@@ -201,7 +201,8 @@ fn an_async_extractor_does_not_compile_and_the_error_says_what_to_do() {
 }
 
 #[test]
-fn what_would_tie_users_to_an_implementation_does_not_compile() {
+fn code_that_relies_on_unpromised_details_does_not_compile() {
+    // Each program, and the code of the error that the compiler must print for it.
     let programs = [
         (
             "use tower_semaphore::AcquireError;
@@ -238,7 +239,7 @@ fn what_would_tie_users_to_an_implementation_does_not_compile() {
 }
 
 #[tokio::test]
-async fn a_store_that_operators_ask_may_be_chosen_at_run_time() {
+async fn a_store_for_operators_may_be_chosen_at_run_time() {
     async fn is_idle(store: impl Operate) -> bool {
         let usage = store.usage(&Policy::DEFAULT, &"alice".into()).await;
         usage.expect("memory answers").held.is_empty()

@@ -22,7 +22,7 @@ const BOUND: Duration = Duration::from_secs(20);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// 5 requests at a time, and 100 tokens per minute.
+/// 5 requests at a time, and 100 tokens per minute. Each request reserves 60 tokens.
 fn limits(parts: &Parts) -> [Claim; 2] {
     let account = &parts.headers["x-account-id"];
     let tokens = Claim::new(account).with_policy("tokens").with_limit(100);
@@ -32,7 +32,7 @@ fn limits(parts: &Parts) -> [Claim; 2] {
     ]
 }
 
-/// Uses this number of tokens.
+/// A handler that uses this number of tokens.
 async fn handle<const TOKENS: u32>(
     request: Request<String>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -52,14 +52,14 @@ fn fields(answer: &Response<ResponseBody<Full<Bytes>>>) -> [Vec<String>; 3] {
 #[tokio::test(start_paused = true)]
 async fn a_response_names_the_window_of_a_budget_and_a_refusal_the_time_until_it_has_room() {
     let service = layer(MemorySemaphore::new()).layer(service_fn(handle::<20>));
-    let flight = r#""concurrency";q=5;qu="concurrent-requests""#;
+    let requests = r#""concurrency";q=5;qu="concurrent-requests""#;
     let tokens = r#""tokens";q=100;w=60"#;
     let first = send(&service, request("ann")).await;
     let [policies, remaining, _] = fields(&first);
-    assert_eq!(policies, [flight, tokens]);
+    assert_eq!(policies, [requests, tokens]);
     assert_eq!(remaining, [r#""concurrency";r=4"#, r#""tokens";r=40"#]);
     drop(first);
-    // 20 of the 60 are spent, and each of two more requests spends 20.
+    // The first request has spent 20 of the 60 tokens that it reserved, and two more spend 20 each.
     for _ in 0..2 {
         let answer = send(&service, request("ann")).await;
         assert_eq!(answer.status(), StatusCode::OK);
@@ -67,7 +67,8 @@ async fn a_response_names_the_window_of_a_budget_and_a_refusal_the_time_until_it
     let refused = send(&service, request("ann")).await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     let [policies, remaining, retry_after] = fields(&refused);
-    assert_eq!(policies, [tokens, flight]);
+    assert_eq!(policies, [tokens, requests]);
+    // A request that reserves 60 fits when 20 have come back, a fifth of a minute later.
     assert_eq!(remaining, [r#""tokens";r=40;t=12"#]);
     assert_eq!(retry_after, ["12"]);
     assert_eq!(problem(refused).await["title"], "Too much used for now");
@@ -76,7 +77,7 @@ async fn a_response_names_the_window_of_a_budget_and_a_refusal_the_time_until_it
     assert_eq!(answer.status(), StatusCode::OK);
 }
 
-/// Next to nothing comes back while the test runs.
+/// The window is a month, so that hardly any tokens come back while the test runs.
 pub(crate) async fn a_budget_in_shadow_refuses_nothing_and_is_settled(store: Store) {
     let month = |parts: &Parts| {
         limits(parts).map(|claim| match claim.window() {

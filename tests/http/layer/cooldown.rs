@@ -65,7 +65,7 @@ async fn pauses(status: u16, fields: &[(&'static str, &str)]) -> Vec<RecordedPau
     store.pauses()
 }
 
-/// How long a 429 with these headers pauses the key.
+/// The time for which a 429 with these headers pauses the key, or `None` if it does not.
 async fn paused(fields: &[(&'static str, &str)]) -> Option<Duration> {
     let pauses = pauses(429, fields).await;
     assert!(pauses.len() < 2, "{pauses:?}");
@@ -201,7 +201,7 @@ async fn a_rejection_by_a_layer_inside_pauses_nothing() {
 }
 
 #[tokio::test]
-async fn a_rejection_whose_response_a_user_makes_pauses_nothing() {
+async fn a_rejection_with_a_custom_response_pauses_nothing() {
     let store = PauseRecorder::prompt();
     let inner = limit(1, Broken).with_rejection(|_| {
         let response = Response::builder().status(429).header("retry-after", "30");
@@ -227,7 +227,7 @@ async fn a_rejection_by_a_handler_pauses_nothing() {
 }
 
 #[tokio::test]
-async fn its_own_rejection_contains_the_rest_of_the_pause() {
+async fn the_layer_s_rejection_contains_the_rest_of_the_pause() {
     let error = AcquireError::paused(&Claim::new("ann").with_limit(1), Duration::from_secs(30));
     let service = limited(Refusing(error)).layer(upstream(200, &[]));
     let answer = send(&service, request("ann")).await;
@@ -235,7 +235,7 @@ async fn its_own_rejection_contains_the_rest_of_the_pause() {
 }
 
 #[tokio::test]
-async fn a_policy_that_the_request_does_not_hold_pauses_nothing() {
+async fn a_cooldown_for_a_policy_that_the_request_lacks_pauses_nothing() {
     let store = PauseRecorder::prompt();
     let layer = limit(1, store.clone()).with_cooldown("upstream", MAX);
     let service = layer.layer(upstream(429, &[("retry-after", "30")]));
@@ -244,7 +244,7 @@ async fn a_policy_that_the_request_does_not_hold_pauses_nothing() {
 }
 
 #[tokio::test]
-async fn of_several_limits_the_one_of_the_policy_is_paused() {
+async fn of_several_limits_the_key_of_the_named_policy_is_paused() {
     let store = PauseRecorder::prompt();
     let claims = key::from_fn(|_| {
         let upstream = Claim::new("upstream-7").with_policy("upstream");
@@ -260,7 +260,7 @@ async fn of_several_limits_the_one_of_the_policy_is_paused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_follows_the_answer_to_its_pause() {
+async fn a_response_waits_until_the_store_has_answered_the_pause() {
     let store = PauseRecorder::slow();
     let service = limited(store.clone()).layer(upstream(429, &[("retry-after", "30")]));
     let mut response = pin!(service.oneshot(request("ann")));
@@ -333,7 +333,7 @@ async fn a_store_that_fails_changes_nothing_of_the_response() {
 }
 
 #[tokio::test]
-async fn in_shadow_the_key_of_the_trial_is_paused() {
+async fn in_shadow_the_key_is_paused_too() {
     let store = PauseRecorder::prompt();
     let limit = limited(store.clone()).with_shadow(true);
     let service = limit.layer(upstream(429, &[("retry-after", "30")]));

@@ -32,28 +32,33 @@ use tower_semaphore::{
 
 /// An upload that counts its frames as they are read.
 struct Upload {
+    /// The number of frames that are left.
     frames: u64,
+    /// The content of each frame.
     frame: Bytes,
+    /// The length in bytes, if the client declares it.
     length: Option<u64>,
     end: End,
+    /// The number of frames that were read. The test has the second clone.
     read: Arc<AtomicU64>,
 }
 
-/// The end of the body, after its last frame.
+/// How the body ends after its last frame.
 #[derive(Clone, Copy)]
 enum End {
-    Trailers,
+    Complete,
     Error,
-    Nothing,
+    /// The client sends nothing more and keeps the connection.
+    Stall,
 }
 
 impl Upload {
-    fn of(frames: u64) -> Self {
+    fn with_frames(frames: u64) -> Self {
         Self {
             frames,
             frame: Bytes::from_static(&[0; 1_000]),
             length: None,
-            end: End::Trailers,
+            end: End::Complete,
             read: Arc::default(),
         }
     }
@@ -73,9 +78,9 @@ impl Body for Upload {
             return Poll::Ready(Some(Ok(Frame::data(self.frame.clone()))));
         }
         match self.end {
-            End::Trailers => Poll::Ready(None),
+            End::Complete => Poll::Ready(None),
             End::Error => Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into()))),
-            End::Nothing => Poll::Pending,
+            End::Stall => Poll::Pending,
         }
     }
 
@@ -86,6 +91,7 @@ impl Body for Upload {
 
 type Answer = Response<ResponseBody<Full<Bytes>>>;
 
+/// A layer that refuses every request.
 fn full() -> ConcurrencyLimitLayer<Header> {
     limit(0, MemorySemaphore::new())
 }
@@ -113,8 +119,8 @@ async fn frames_read(read: Arc<AtomicU64>) -> u64 {
     read.load(Relaxed)
 }
 
-/// How many frames of a refused request's upload are read.
-async fn read_of(layer: &ConcurrencyLimitLayer<Header>, request: Request<Upload>) -> u64 {
+/// Has the request refused. Returns how many frames of its upload were read.
+async fn frames_drained(layer: &ConcurrencyLimitLayer<Header>, request: Request<Upload>) -> u64 {
     let read = Arc::clone(&request.body().read);
     refused(layer, request).await;
     frames_read(read).await
@@ -122,14 +128,14 @@ async fn read_of(layer: &ConcurrencyLimitLayer<Header>, request: Request<Upload>
 
 #[tokio::test]
 async fn an_upload_is_read_to_its_end() {
-    let read = read_of(&full(), post(Upload::of(100))).await;
+    let read = frames_drained(&full(), post(Upload::with_frames(100))).await;
     assert_eq!(read, 100);
 }
 
 #[tokio::test]
 async fn an_upload_to_a_global_limit_is_read_to_its_end() {
     let layer = GlobalConcurrencyLimitLayer::new(0, "all", MemorySemaphore::new());
-    let upload = Upload::of(100);
+    let upload = Upload::with_frames(100);
     let read = Arc::clone(&upload.read);
     let inner = service_fn(|_| ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))));
     let Ok(answer) = layer.layer(inner).oneshot(post(upload)).await;
@@ -138,33 +144,39 @@ async fn an_upload_to_a_global_limit_is_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn nothing_is_read_if_that_helps_no_client() {
-    let mut http2 = post(Upload::of(100));
+async fn nothing_is_read_unless_it_helps_the_client() {
+    // Over HTTP/2 a client sees the response although its upload was not read.
+    let mut http2 = post(Upload::with_frames(100));
     *http2.version_mut() = Version::HTTP_2;
-    let mut waiting = post(Upload::of(100));
+    // This client sends its upload only after a `100 Continue`.
+    let mut waiting = post(Upload::with_frames(100));
     let expected = HeaderValue::from_static("100-continue");
     waiting.headers_mut().insert("expect", expected);
-    let mut sent = post(Upload::of(100));
+    // This process itself sends the request: its URI names the host, and no header does.
+    let mut sent = post(Upload::with_frames(100));
     *sent.uri_mut() = "http://example.org/".parse().expect("a URI");
     for request in [http2, waiting, sent] {
-        assert_eq!(read_of(&full(), request).await, 0);
+        assert_eq!(frames_drained(&full(), request).await, 0);
     }
     let off = full().with_max_drain(0, Duration::from_secs(60));
-    assert_eq!(read_of(&off, post(Upload::of(100))).await, 0);
+    assert_eq!(
+        frames_drained(&off, post(Upload::with_frames(100))).await,
+        0
+    );
 }
 
 #[tokio::test]
-async fn an_upload_through_a_proxy_s_form_of_uri_is_read() {
-    let mut proxied = post(Upload::of(100));
+async fn an_upload_whose_uri_is_absolute_as_for_a_proxy_is_read() {
+    let mut proxied = post(Upload::with_frames(100));
     *proxied.uri_mut() = "http://example.org/".parse().expect("a URI");
     let host = HeaderValue::from_static("example.org");
     proxied.headers_mut().insert("host", host);
-    assert_eq!(read_of(&full(), proxied).await, 100);
+    assert_eq!(frames_drained(&full(), proxied).await, 100);
 }
 
 #[test]
 fn outside_of_a_runtime_nothing_is_read() {
-    let upload = Upload::of(100);
+    let upload = Upload::with_frames(100);
     let read = Arc::clone(&upload.read);
     let layer = full();
     let answer = refused(&layer, post(upload)).now_or_never();
@@ -183,19 +195,19 @@ async fn a_refusal_without_an_upload_starts_no_task() {
 async fn an_upload_is_read_up_to_the_bound_and_its_connection_stays_for_two_seconds() {
     let layer = full().with_max_drain(10_500, Duration::from_secs(60));
     let start = Instant::now();
-    let read = read_of(&layer, post(Upload::of(100))).await;
+    let read = frames_drained(&layer, post(Upload::with_frames(100))).await;
     assert_eq!(read, 11);
     let seconds = start.elapsed().as_secs_f64();
     assert!((2.0..2.1).contains(&seconds), "{seconds}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_read_of_an_upload_whose_length_is_above_the_bound_and_the_client_knows() {
+async fn an_upload_whose_length_is_above_the_bound_is_not_read_and_its_connection_closes() {
     let layer = full().with_max_drain(10_500, Duration::from_secs(60));
     let start = Instant::now();
     let upload = Upload {
         length: Some(10_501),
-        ..Upload::of(100)
+        ..Upload::with_frames(100)
     };
     let read = Arc::clone(&upload.read);
     let answer = refused(&layer, post(upload)).await;
@@ -210,35 +222,36 @@ async fn the_connection_of_an_upload_that_is_read_is_kept() {
     let layer = full().with_max_drain(100_000, Duration::from_secs(60));
     let upload = Upload {
         length: Some(100_000),
-        ..Upload::of(100)
+        ..Upload::with_frames(100)
     };
     let answer = refused(&layer, post(upload)).await;
     assert!(values(&answer, "connection").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upload_that_stalls_ends_with_its_time() {
+async fn an_upload_that_stalls_is_dropped_after_30_seconds() {
     let start = Instant::now();
     let upload = Upload {
-        end: End::Nothing,
-        ..Upload::of(5)
+        end: End::Stall,
+        ..Upload::with_frames(5)
     };
-    assert_eq!(read_of(&full(), post(upload)).await, 5);
+    assert_eq!(frames_drained(&full(), post(upload)).await, 5);
     let seconds = start.elapsed().as_secs_f64();
     assert!((30.0..30.1).contains(&seconds), "{seconds}");
 }
 
 #[tokio::test]
-async fn an_upload_that_fails_or_consists_of_empty_frames_has_an_end() {
+async fn an_upload_that_fails_or_consists_of_empty_frames_is_not_read_for_ever() {
     let failed = Upload {
         end: End::Error,
-        ..Upload::of(5)
+        ..Upload::with_frames(5)
     };
-    assert_eq!(read_of(&full(), post(failed)).await, 5);
+    assert_eq!(frames_drained(&full(), post(failed)).await, 5);
     let layer = full().with_max_drain(1_000, Duration::from_secs(60));
+    // An empty frame counts as one byte.
     let empty = Upload {
         frame: Bytes::new(),
-        ..Upload::of(1_000_000)
+        ..Upload::with_frames(1_000_000)
     };
-    assert_eq!(read_of(&layer, post(empty)).await, 1_001);
+    assert_eq!(frames_drained(&layer, post(empty)).await, 1_001);
 }

@@ -27,8 +27,8 @@ use tower_semaphore::{ConcurrencyLimitLayer, OnLost, Permit, ReleaseAt, Response
 
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
-/// Longer than one tick of the clock.
-const EARLY: Duration = Duration::from_millis(5);
+/// Longer than one tick of Tokio's clock.
+const MARGIN: Duration = Duration::from_millis(5);
 
 type Limit = ConcurrencyLimitLayer<key::Header>;
 
@@ -54,8 +54,8 @@ where
     Some(response)
 }
 
-/// Every script whose body ends with its first frame.
-fn short() -> impl Iterator<Item = Script> {
+/// Every script whose body is over with its first frame, or has none.
+fn one_frame_scripts() -> impl Iterator<Item = Script> {
     let exact = [
         vec![],
         vec![Data("")],
@@ -69,8 +69,8 @@ fn short() -> impl Iterator<Item = Script> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_follows_the_answer_to_the_release_if_the_body_ends_in_its_first_frame() {
-    for script in short() {
+async fn a_head_waits_for_the_answer_to_the_release_if_the_body_ends_in_its_first_frame() {
+    for script in one_frame_scripts() {
         let store = Remote::full();
         let service = limit(1, store.clone()).layer(scripted(script.clone()));
         let mut response = pin!(service.oneshot(request("ann")));
@@ -157,7 +157,7 @@ async fn a_body_that_was_pending_wakes_the_task_that_reads_it() {
 }
 
 #[test]
-fn a_body_of_a_key_with_room_is_polled_after_the_head() {
+fn the_body_of_a_key_with_room_is_not_polled_before_the_head() {
     let store = Remote::with_room();
     let script = Script::exact([Panic]);
     let response = at_once(&limit(1, store.clone()), scripted(script));
@@ -193,8 +193,8 @@ async fn a_future_that_is_dropped_while_its_release_is_not_answered_has_released
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_of_a_permit_do_not_keep_it_from_an_early_release() {
-    let layers: [fn(Limit) -> Limit; 3] = [
+async fn settings_that_watch_a_permit_do_not_prevent_its_early_release() {
+    let settings: [fn(Limit) -> Limit; 3] = [
         |limit| limit.with_on_lost(OnLost::Abort),
         |limit| limit.with_max_stall(Duration::from_secs(30)),
         |limit| {
@@ -204,10 +204,10 @@ async fn watches_of_a_permit_do_not_keep_it_from_an_early_release() {
                 .with_max_stall(Duration::from_secs(30))
         },
     ];
-    for with in layers {
+    for set in settings {
         let store = Remote::full();
         store.answer();
-        let response = at_once(&with(limit(1, store.clone())), ok());
+        let response = at_once(&set(limit(1, store.clone())), ok());
         let response = response.expect("it is answered");
         assert_eq!(store.released(), 1);
         let body = response.into_body().collect().await.expect("it is not cut");
@@ -215,15 +215,15 @@ async fn watches_of_a_permit_do_not_keep_it_from_an_early_release() {
     }
 }
 
-/// Stall time counts from the layer's own first poll until the server polls the body.
+/// The stall begins when the layer itself polls the first frame, and ends when the server polls the body.
 #[tokio::test(start_paused = true)]
-async fn a_frame_that_nobody_takes_is_a_stall() {
+async fn a_first_frame_that_the_server_does_not_take_is_a_stall() {
     let max_stall = Duration::from_secs(30);
     let store = Remote::full();
     let limit = limit(1, store.clone()).with_max_stall(max_stall);
     let script = Script::stream([Data("one"), Data("two")]);
     let response = at_once(&limit, scripted(script)).expect("it waits for nothing");
-    for (time, released) in [(max_stall - EARLY, 0), (EARLY * 2, 1)] {
+    for (time, released) in [(max_stall - MARGIN, 0), (MARGIN * 2, 1)] {
         advance(time).await;
         yield_now().await;
         assert_eq!(store.released(), released, "{time:?}");
@@ -240,7 +240,7 @@ fn a_permit_that_ends_at_the_head_delays_nothing() {
 }
 
 #[test]
-fn the_permit_of_a_tunnel_is_dropped_at_the_head_as_without_a_full_key() {
+fn the_permit_of_a_tunnel_is_released_at_the_head_also_if_the_key_is_full() {
     let store = Remote::full();
     let switch = service_fn(|_: Request<String>| async {
         let mut response = Response::new(Full::<Bytes>::default());

@@ -16,7 +16,7 @@ use tower_semaphore::{AcquireError, Claim, MemorySemaphore};
 const POLICY: &str = r#""concurrency";q=2;qu="concurrent-requests""#;
 
 #[tokio::test(start_paused = true)]
-async fn every_response_says_the_limit_and_what_is_left_of_it() {
+async fn every_response_has_the_limit_and_the_remaining_units() {
     let service = limit(2, MemorySemaphore::new()).layer(ok());
     let mut in_flight = Vec::new();
     for left in ["r=1", "r=0", "r=0;t=1"] {
@@ -29,7 +29,7 @@ async fn every_response_says_the_limit_and_what_is_left_of_it() {
 }
 
 #[tokio::test]
-async fn a_layer_s_own_name_of_a_unit_is_on_admitted_and_on_refused_responses() {
+async fn a_custom_quota_unit_is_on_admitted_and_refused_responses() {
     let limit = limit(1, MemorySemaphore::new()).with_policy("b");
     let limit = limit.with_quota_unit("\"16\" tokens").with_policy("a");
     let service = limit.layer(ok());
@@ -41,7 +41,7 @@ async fn a_layer_s_own_name_of_a_unit_is_on_admitted_and_on_refused_responses() 
     }
 }
 
-/// The RateLimit and `Retry-After` headers of a response that is refused with this error.
+/// The RateLimit fields and `Retry-After` of the response to a request that the store refuses with this error.
 async fn fields_of(error: AcquireError, request: Request<String>) -> [Vec<String>; 3] {
     let answer = send(&limit(2, Refusing(error)).layer(ok()), request).await;
     ["ratelimit-policy", "ratelimit", "retry-after"].map(|field| values(&answer, field))
@@ -57,7 +57,7 @@ fn refusals() -> [AcquireError; 3] {
 }
 
 #[tokio::test]
-async fn every_refusal_says_when_to_try_again_and_that_nothing_is_left_until_then() {
+async fn every_refusal_has_the_time_of_a_retry_and_no_remaining_units() {
     for error in refusals() {
         let fields = fields_of(error.clone(), request("alice")).await;
         let reset = r#""concurrency";r=0;t=1"#;
@@ -66,7 +66,7 @@ async fn every_refusal_says_when_to_try_again_and_that_nothing_is_left_until_the
 }
 
 #[tokio::test]
-async fn a_refused_grpc_request_is_told_the_same() {
+async fn a_refused_grpc_request_has_the_same_fields() {
     let mut grpc = request("alice");
     *grpc.method_mut() = Method::POST;
     let kind = HeaderValue::from_static("application/grpc");
@@ -78,9 +78,10 @@ async fn a_refused_grpc_request_is_told_the_same() {
 }
 
 #[tokio::test]
-async fn a_response_says_no_more_than_is_known() {
+async fn a_response_omits_unknown_fields() {
     let memory = || limit(2, MemorySemaphore::new());
     let fields = ["ratelimit-policy", "ratelimit", "retry-after"];
+    // Each response, and the number of values of each field.
     for (answer, known) in [
         (
             send(&limit(2, Broken).layer(ok()), request("alice")).await,
@@ -95,8 +96,8 @@ async fn a_response_says_no_more_than_is_known() {
             [1, 1, 0],
         ),
     ] {
-        let said = fields.map(|field| values(&answer, field).len());
-        assert_eq!(said, known, "{}", answer.status());
+        let found = fields.map(|field| values(&answer, field).len());
+        assert_eq!(found, known, "{}", answer.status());
     }
 }
 
@@ -114,7 +115,7 @@ async fn the_handler_s_own_fields_stay() {
     assert_eq!(values(&answer, "ratelimit"), remaining);
 }
 
-/// The string at the start of a structured field (RFC 9651, 3.3.3), and what follows it.
+/// Parses the string at the start of a structured field (RFC 9651, 3.3.3). Returns it and the rest of the field.
 fn string(field: &str) -> Option<(String, &str)> {
     let mut rest = field.strip_prefix('"')?.chars();
     let mut string = String::new();

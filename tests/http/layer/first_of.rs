@@ -34,7 +34,7 @@ fn claim(
 }
 
 #[tokio::test]
-async fn a_request_without_an_account_counts_for_its_address_which_no_account_can_take() {
+async fn a_request_without_an_account_counts_by_address_apart_from_an_account_of_that_name() {
     let memory = MemorySemaphore::new();
     let service = ConcurrencyLimitLayer::new(1, account_else_address(), memory).layer(ok());
     let requests = [
@@ -53,7 +53,7 @@ async fn a_request_without_an_account_counts_for_its_address_which_no_account_ca
 }
 
 #[tokio::test]
-async fn a_key_that_is_wrong_is_no_absent_key() {
+async fn a_malformed_key_does_not_count_as_absent() {
     let memory = MemorySemaphore::new();
     let service = ConcurrencyLimitLayer::new(1, account_else_address(), memory.clone()).layer(ok());
     let mut twice = from(Some("ann"), "192.0.2.1");
@@ -66,37 +66,38 @@ async fn a_key_that_is_wrong_is_no_absent_key() {
         400
     );
     let malformed = key::from_fn(|_| -> Result<Claim, KeyError> { Err("it is no account".into()) });
-    let by = key::first_of((malformed, key::peer_ip()));
-    let service = ConcurrencyLimitLayer::new(1, by, memory).layer(ok());
+    let extractor = key::first_of((malformed, key::peer_ip()));
+    let service = ConcurrencyLimitLayer::new(1, extractor, memory).layer(ok());
     assert_eq!(send(&service, from(None, "192.0.2.1")).await.status(), 400);
 }
 
 #[test]
-fn what_is_absent_everywhere_is_what_the_last_one_says() {
+fn if_no_extractor_finds_a_key_the_result_is_that_of_the_last() {
     let none = key::from_fn(|_| None::<Claim>);
     let missing = key::header(ACCOUNT);
     let forgotten = key::from_extension::<u64>();
-    let of = |extractor: &dyn KeyExtractor| {
+    let extract = |extractor: &dyn KeyExtractor| {
         extractor.extract(&Request::new(String::new()).into_parts().0)
     };
-    assert_eq!(of(&key::first_of((missing.clone(), none))), Ok(None));
-    let found = of(&key::first_of((none, missing.clone())));
+    assert_eq!(extract(&key::first_of((missing.clone(), none))), Ok(None));
+    let found = extract(&key::first_of((none, missing.clone())));
     assert_eq!(
         found,
         Err(KeyError::missing(format!("the header {ACCOUNT}")))
     );
-    let found = of(&key::first_of((missing, forgotten)));
+    let found = extract(&key::first_of((missing, forgotten)));
     assert_eq!(found, Err(KeyError::missing_extension::<u64>()));
 }
 
-/// The policies of a layer named `read` whose extractor tries the keys `a`, `b` and so on.
-async fn policies<K: KeyExtractor>(extractor: K, keys: &str) -> Vec<String> {
+/// The policies under which a layer with the policy `read` counts one request for each character of `headers`: a
+/// request that has only the header of that name.
+async fn policies<K: KeyExtractor>(extractor: K, headers: &str) -> Vec<String> {
     let layer = ConcurrencyLimitLayer::new(1, extractor, MemorySemaphore::new());
     let service = layer.with_policy("read").layer(ok());
     let mut found = Vec::new();
-    for key in keys.chars() {
+    for header in headers.chars() {
         let mut request = Request::new(String::new());
-        let name = HeaderName::try_from(key.to_string()).expect("a header's name");
+        let name = HeaderName::try_from(header.to_string()).expect("a header's name");
         request
             .headers_mut()
             .insert(name, HeaderValue::from_static("1"));
@@ -108,7 +109,7 @@ async fn policies<K: KeyExtractor>(extractor: K, keys: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_has_a_policy_of_its_own_after_the_layer_s() {
+async fn each_extractor_s_policy_is_the_layer_s_with_a_number() {
     let [a, b, c, d] = ["a", "b", "c", "d"].map(key::header);
     let four = key::first_of((a, b, c, d));
     let found = policies(four, "abcd").await;
@@ -122,7 +123,7 @@ async fn each_has_a_policy_of_its_own_after_the_layer_s() {
 }
 
 #[tokio::test]
-async fn each_has_a_policy_of_its_own_however_they_are_nested() {
+async fn nested_extractors_have_different_policies() {
     let all_differ = |found: Vec<String>| found.iter().collect::<HashSet<_>>().len() == found.len();
     let [a, b, c, d] = ["a", "b", "c", "d"].map(key::header);
     let right = key::first_of((a, key::first_of((b, key::first_of((c, d))))));
@@ -135,14 +136,14 @@ async fn each_has_a_policy_of_its_own_however_they_are_nested() {
 #[test]
 fn a_claim_that_is_found_can_be_changed() {
     let anonymous = key::peer_ip().map_claim(|claim| claim.with_policy("anonymous").with_limit(2));
-    let by = key::first_of((key::header(ACCOUNT), anonymous));
-    let found = claim(&by, from(None, "192.0.2.1"));
+    let extractor = key::first_of((key::header(ACCOUNT), anonymous));
+    let found = claim(&extractor, from(None, "192.0.2.1"));
     let expected = Claim::new("192.0.2.1")
         .with_policy("anonymous")
         .with_limit(2);
     assert_eq!(found, Ok(Some(expected)));
     assert_eq!(
-        claim(&by, from(Some("ann"), "192.0.2.1")),
+        claim(&extractor, from(Some("ann"), "192.0.2.1")),
         Ok(Some(Claim::new("ann")))
     );
 }

@@ -2,7 +2,7 @@
 
 use super::{
     rig::{Held, ok, send, stalled, take},
-    same::{held, is_free},
+    same::{held, wait_until_free},
 };
 use http::{Request, Response};
 use std::{
@@ -29,9 +29,9 @@ struct NotSent(Request<String>);
 #[derive(Clone, Copy, Default)]
 struct Attempts(u32);
 
-/// Returns each request unsent, with its extensions, until `attempts` attempts were made.
-fn given_back<S>(
-    attempts: u32,
+/// Returns each request unsent, with its extensions, on its first `failures` attempts. Then sends it to `service`.
+fn failing_first<S>(
+    failures: u32,
     service: S,
 ) -> impl Service<Request<String>, Response = S::Response, Error = NotSent, Future: Send> + Clone
 where
@@ -42,7 +42,7 @@ where
         let service = service.clone();
         let made = request.extensions_mut().get_or_insert_default::<Attempts>();
         made.0 += 1;
-        let is_sent = made.0 > attempts;
+        let is_sent = made.0 > failures;
         async move {
             match is_sent {
                 true => Ok(send(&service, request).await),
@@ -83,12 +83,12 @@ where
 pub(crate) async fn a_request_is_admitted_again_under_a_limit_of_one(store: Store) {
     for wait in [Duration::ZERO, Duration::from_secs(600)] {
         let layer = limit(1, Arc::clone(&store)).with_wait(wait);
-        let service = layer.layer(given_back(3, stalled()));
+        let service = layer.layer(failing_first(3, stalled()));
         let answer = insist(&service, request("ann")).await;
         assert_eq!(answer.status(), 200);
         assert_eq!(held(&store, "ann").await, 1);
         drop(answer);
-        is_free(&store, "ann").await;
+        wait_until_free(&store, "ann").await;
     }
 }
 
@@ -96,17 +96,18 @@ pub(crate) async fn all_limits_around_the_service_admit_it_again(store: Store) {
     let outer = limit(1, Arc::clone(&store));
     let between = limit(1, Arc::clone(&store)).with_policy("between");
     let inner = GlobalConcurrencyLimitLayer::new(2, "bob", Arc::clone(&store));
-    let service = outer.layer(between.layer(inner.layer(given_back(1, ok()))));
+    let service = outer.layer(between.layer(inner.layer(failing_first(1, ok()))));
     let answer = insist(&service, request("ann")).await;
     assert_eq!(answer.status(), 200);
     drop(answer);
-    is_free(&store, "ann").await;
-    is_free(&store, "bob").await;
+    wait_until_free(&store, "ann").await;
+    wait_until_free(&store, "bob").await;
 }
 
 pub(crate) async fn a_limit_outside_of_the_retry_still_counts(store: Store) {
     let other = || limit(1, Arc::clone(&store)).with_policy("other");
     let same = || limit(5, Arc::clone(&store));
+    // The inner limit that has the outer one's policy counts in the same semaphore, which is a mistake: 500.
     for (status, inner) in [(200, other()), (500, same())] {
         let permits = Held::default();
         let last = Arc::clone(&permits);
@@ -114,7 +115,7 @@ pub(crate) async fn a_limit_outside_of_the_retry_still_counts(store: Store) {
             *last.lock().expect("no panic") = request.extensions().get().cloned();
             async { Ok::<_, Infallible>(Response::new(String::new())) }
         });
-        let service = same().layer(insisting(inner.layer(given_back(1, handler))));
+        let service = same().layer(insisting(inner.layer(failing_first(1, handler))));
         let answer = send(&service, request("ann")).await;
         assert_eq!(answer.status(), status);
         drop(answer);
@@ -126,7 +127,7 @@ pub(crate) async fn a_limit_outside_of_the_retry_still_counts(store: Store) {
             );
             drop(take(&permits));
         }
-        is_free(&store, "ann").await;
+        wait_until_free(&store, "ann").await;
     }
 }
 
@@ -134,23 +135,23 @@ pub(crate) async fn a_permit_that_the_handler_keeps_stays_held(store: Store) {
     let permits = Held::default();
     let kept = Arc::clone(&permits);
     let layer = limit(1, Arc::clone(&store));
-    let service = layer.layer(
-        given_back(1, ok()).map_request(move |request: Request<String>| {
+    let service = layer.layer(failing_first(1, ok()).map_request(
+        move |request: Request<String>| {
             let mut kept = kept.lock().expect("no panic");
             *kept = kept.take().or_else(|| request.extensions().get().cloned());
             request
-        }),
-    );
+        },
+    ));
     let answer = insist(&service, request("ann")).await;
     assert_eq!(answer.status(), 429);
     let permit = take(&permits);
     assert_eq!(held(&store, "ann").await, 1);
     assert!(!permit.is_lost());
     drop(permit);
-    is_free(&store, "ann").await;
+    wait_until_free(&store, "ann").await;
 }
 
-/// Holds a request that a service has answered or that its caller has abandoned.
+/// A slot with a clone of the last request, which outlives the service's answer.
 type Kept = Arc<Mutex<Option<Request<String>>>>;
 
 fn keep(kept: &Kept) -> impl FnMut(Request<String>) -> Request<String> + Clone + use<> {
@@ -172,12 +173,13 @@ pub(crate) async fn a_request_is_under_its_limit_until_the_response_s_body_has_e
     let service = layer.layer(stalled().map_request(keep(&kept)));
     let first = send(&service, request("ann")).await;
     let again = take_request(&kept);
+    // The clone has the permit of the first request, which is still in flight, so it would count twice.
     assert_eq!(send(&service, again.clone()).await.status(), 500);
     drop(first);
     assert_eq!(held(&store, "ann").await, 1, "the request keeps it");
     assert_eq!(send(&service, again).await.status(), 200);
     drop(take_request(&kept));
-    is_free(&store, "ann").await;
+    wait_until_free(&store, "ann").await;
 }
 
 pub(crate) async fn a_request_that_was_given_up_may_be_sent_again(store: Store) {
@@ -195,11 +197,11 @@ pub(crate) async fn a_request_that_was_given_up_may_be_sent_again(store: Store) 
     let answer = send(&layer.layer(ok()), take_request(&kept)).await;
     assert_eq!(answer.status(), 200);
     drop(answer);
-    is_free(&store, "ann").await;
+    wait_until_free(&store, "ann").await;
 }
 
-/// If the second attempt kept the first permit, the permit would end with the second response.
-pub(crate) async fn a_request_without_a_key_keeps_no_permit_either(store: Store) {
+/// If the extensions kept the first attempt's permit, it would be held until the second response ends.
+pub(crate) async fn a_second_attempt_without_a_key_carries_no_permit(store: Store) {
     let first = |parts: &http::request::Parts| {
         let is_first = parts.extensions.get::<Attempts>().is_none();
         is_first.then_some("ann")
@@ -209,11 +211,11 @@ pub(crate) async fn a_request_without_a_key_keeps_no_permit_either(store: Store)
         let has_permit = request.extensions().get::<Permit>().is_some();
         async move { Ok::<_, Infallible>(Response::new(has_permit.to_string())) }
     });
-    let service = layer.layer(given_back(1, handler));
+    let service = layer.layer(failing_first(1, handler));
     let answer = insist(&service, request("ann")).await;
     let body = http_body_util::BodyExt::collect(answer.into_body()).await;
     assert_eq!(body.expect("a body").to_bytes(), "false");
-    is_free(&store, "ann").await;
+    wait_until_free(&store, "ann").await;
 }
 
 facts_of_two! {
@@ -223,5 +225,5 @@ facts_of_two! {
     a_permit_that_the_handler_keeps_stays_held
     a_request_is_under_its_limit_until_the_response_s_body_has_ended
     a_request_that_was_given_up_may_be_sent_again
-    a_request_without_a_key_keeps_no_permit_either
+    a_second_attempt_without_a_key_carries_no_permit
 }

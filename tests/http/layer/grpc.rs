@@ -19,7 +19,7 @@ use tower_semaphore::{ConcurrencyLimitLayer, OnLost};
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// A call by alice with this content type.
-fn of_kind(kind: &'static str) -> Request<String> {
+fn call_of_kind(kind: &'static str) -> Request<String> {
     let mut request = request("alice");
     *request.method_mut() = Method::POST;
     let kind = HeaderValue::from_static(kind);
@@ -28,7 +28,7 @@ fn of_kind(kind: &'static str) -> Request<String> {
 }
 
 fn grpc() -> Request<String> {
-    of_kind("application/grpc+proto")
+    call_of_kind("application/grpc+proto")
 }
 
 fn assert_grpc(answer: &Answer, status: &str, message: &str) {
@@ -41,12 +41,12 @@ fn assert_grpc(answer: &Answer, status: &str, message: &str) {
 }
 
 #[tokio::test]
-async fn a_refused_grpc_request_has_exhausted_its_resources() {
+async fn a_refused_grpc_request_gets_resource_exhausted() {
     assert_grpc(&refused(grpc()).await, "8", "Too many requests in flight");
 }
 
 #[tokio::test]
-async fn grpc_and_grpc_web_requests_are_known_by_their_whole_media_type() {
+async fn grpc_and_grpc_web_requests_are_recognized_by_their_whole_media_type() {
     for (kind, is_grpc) in [
         ("application/grpcfoo", false),
         ("application/grpc-webfoo", false),
@@ -62,7 +62,7 @@ async fn grpc_and_grpc_web_requests_are_known_by_their_whole_media_type() {
         ("application/grpc-web+proto", true),
         ("application/grpc-web-text+proto", true),
     ] {
-        let answer = refused(of_kind(kind)).await;
+        let answer = refused(call_of_kind(kind)).await;
         let status = if is_grpc { 200 } else { 429 };
         assert_eq!(answer.status(), status, "{kind}");
         let answered = values(&answer, "content-type");
@@ -82,7 +82,7 @@ async fn grpc_and_grpc_web_requests_are_known_by_their_whole_media_type() {
 async fn a_request_that_is_no_post_is_no_grpc() {
     for kind in ["application/grpc", "application/grpc-web+proto"] {
         for method in [Method::GET, Method::HEAD, Method::PUT, Method::OPTIONS] {
-            let mut request = of_kind(kind);
+            let mut request = call_of_kind(kind);
             *request.method_mut() = method;
             let answer = refused(request).await;
             assert_eq!(answer.status(), 429);
@@ -92,14 +92,14 @@ async fn a_request_that_is_no_post_is_no_grpc() {
 }
 
 #[tokio::test]
-async fn over_http2_a_grpc_request_takes_trailers_and_one_of_grpc_web_need_not() {
+async fn over_http2_grpc_is_recognized_only_with_te_trailers_and_grpc_web_without() {
     for (kind, te, status) in [
         ("application/grpc", None, 429),
         ("application/grpc", Some("deflate"), 429),
         ("application/grpc", Some("trailers"), 200),
         ("application/grpc-web", None, 200),
     ] {
-        let mut request = of_kind(kind);
+        let mut request = call_of_kind(kind);
         *request.version_mut() = Version::HTTP_2;
         if let Some(te) = te {
             let te = HeaderValue::from_static(te);
@@ -111,16 +111,16 @@ async fn over_http2_a_grpc_request_takes_trailers_and_one_of_grpc_web_need_not()
 
 #[tokio::test]
 async fn a_grpc_request_is_unavailable_when_the_store_fails() {
-    let said = "Requests cannot be admitted for the moment";
-    assert_grpc(&answer(Broken, grpc()).await, "14", said);
+    let message = "Requests cannot be admitted for the moment";
+    assert_grpc(&answer(Broken, grpc()).await, "14", message);
 }
 
 #[tokio::test]
 async fn a_grpc_request_without_a_key_has_an_invalid_argument() {
     let mut request = grpc();
     request.headers_mut().remove("x-account-id");
-    let said = "the header x-account-id is missing";
-    assert_grpc(&answer(Broken, request).await, "3", said);
+    let message = "the header x-account-id is missing";
+    assert_grpc(&answer(Broken, request).await, "3", message);
 }
 
 #[tokio::test]
@@ -141,8 +141,8 @@ async fn the_pushback_of_a_grpc_request_is_its_retry_after_in_milliseconds() {
 }
 
 #[tokio::test]
-async fn nothing_is_pushed_back_that_is_no_grpc_or_would_not_help() {
-    assert!(values(&refused(of_kind("text/plain")).await, PUSHBACK).is_empty());
+async fn a_request_that_is_no_grpc_or_that_no_retry_helps_has_no_pushback() {
+    assert!(values(&refused(call_of_kind("text/plain")).await, PUSHBACK).is_empty());
     let mut nameless = grpc();
     nameless.headers_mut().remove("x-account-id");
     let answer = answer(Broken, nameless).await;
@@ -162,8 +162,8 @@ fn streaming(
     })
 }
 
-/// The last frame or the error of a body of this content type whose permit is lost.
-async fn end_of_a_lost(kind: &'static str) -> Result<Frame<Bytes>, String> {
+/// The last frame, or the error, of an aborted body of this content type.
+async fn end_of_aborted(kind: &'static str) -> Result<Frame<Bytes>, String> {
     let store = Fickle::default();
     let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
     let service = layer.layer(streaming(kind));
@@ -179,7 +179,7 @@ async fn end_of_a_lost(kind: &'static str) -> Result<Frame<Bytes>, String> {
 #[tokio::test]
 async fn a_grpc_response_that_lost_its_permit_ends_in_trailers() {
     for kind in ["application/grpc", "application/grpc+proto"] {
-        let last = end_of_a_lost(kind).await.expect("no error");
+        let last = end_of_aborted(kind).await.expect("no error");
         let trailers = last.into_trailers().expect("trailers");
         assert_eq!(trailers["grpc-status"], "14");
         assert_eq!(trailers["grpc-message"], "the permit was lost");
@@ -190,7 +190,7 @@ async fn a_grpc_response_that_lost_its_permit_ends_in_trailers() {
 async fn other_responses_that_lost_their_permit_end_in_an_error() {
     // gRPC-Web puts trailers into the body as a message, and JSON has none, so these bodies end in an error.
     for kind in ["application/grpc-web", "application/json"] {
-        let error = end_of_a_lost(kind).await.expect_err("it is not whole");
+        let error = end_of_aborted(kind).await.expect_err("it is not whole");
         assert_eq!(error, "the permit was lost");
     }
 }

@@ -1,4 +1,4 @@
-//! Rejections that a handler builds itself, and the wait that they ask of the client.
+//! Rejections that a handler builds itself, and their `Retry-After`.
 //!
 //! Promises: P21.
 

@@ -17,7 +17,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::MemorySemaphore;
 use tower_test::mock;
 
-type Full1 = Response<Full<Bytes>>;
+type FullResponse = Response<Full<Bytes>>;
 
 /// A service that must be ready before each call. Its clones are not ready.
 struct Strict {
@@ -31,9 +31,9 @@ impl Clone for Strict {
 }
 
 impl Service<Request<String>> for Strict {
-    type Response = Full1;
+    type Response = FullResponse;
     type Error = Infallible;
-    type Future = Ready<Result<Full1, Infallible>>;
+    type Future = Ready<Result<FullResponse, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.ready = true;
@@ -49,9 +49,9 @@ impl Service<Request<String>> for Strict {
     }
 }
 
-/// An error that is not boxed.
+/// The inner service's error, which the layer passes on unboxed.
 #[derive(Debug, PartialEq, Eq)]
-struct Lost(u8);
+struct InnerError(u8);
 
 #[tokio::test]
 async fn the_clone_that_is_called_was_ready() {
@@ -65,7 +65,7 @@ async fn the_clone_that_is_called_was_ready() {
 #[tokio::test]
 async fn the_layer_is_ready_although_the_service_is_not() {
     let (mut service, mut handle) =
-        mock::spawn_layer::<Request<String>, Full1, _>(limit(1, MemorySemaphore::new()));
+        mock::spawn_layer::<Request<String>, FullResponse, _>(limit(1, MemorySemaphore::new()));
     handle.allow(0);
     assert!(matches!(service.poll_ready(), Poll::Ready(Ok(()))));
     let mut response = service.call(request("alice"));
@@ -80,7 +80,8 @@ async fn the_layer_is_ready_although_the_service_is_not() {
 #[tokio::test]
 async fn a_refused_request_reserves_nothing() {
     let (mut service, mut handle) =
-        mock::spawn_layer::<Request<String>, Full1, _>(limit(1, MemorySemaphore::new()));
+        mock::spawn_layer::<Request<String>, FullResponse, _>(limit(1, MemorySemaphore::new()));
+    // For alice's first request and for bob's, unless the refused request has reserved one of the calls.
     handle.allow(2);
     let mut first = service.call(request("alice"));
     assert!((&mut first).now_or_never().is_none());
@@ -97,10 +98,10 @@ async fn a_refused_request_reserves_nothing() {
 #[tokio::test]
 async fn an_error_of_the_service_keeps_its_type_and_frees_the_permit() {
     let memory = MemorySemaphore::new();
-    let inner = service_fn(|_: Request<String>| ready(Err::<Full1, _>(Lost(7))));
+    let inner = service_fn(|_: Request<String>| ready(Err::<FullResponse, _>(InnerError(7))));
     let service = limit(1, memory.clone()).layer(inner);
     let mut response = service.oneshot(request("alice"));
-    assert_eq!((&mut response).await.err(), Some(Lost(7)));
+    assert_eq!((&mut response).await.err(), Some(InnerError(7)));
     assert_eq!(memory.busy_keys(), 0);
     drop(response);
 }
@@ -110,12 +111,12 @@ async fn an_error_of_the_service_keeps_its_type_and_frees_the_permit() {
 struct Failed;
 
 impl Service<Request<String>> for Failed {
-    type Response = Full1;
-    type Error = Lost;
-    type Future = Ready<Result<Full1, Lost>>;
+    type Response = FullResponse;
+    type Error = InnerError;
+    type Future = Ready<Result<FullResponse, InnerError>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Lost>> {
-        Poll::Ready(Err(Lost(8)))
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), InnerError>> {
+        Poll::Ready(Err(InnerError(8)))
     }
 
     fn call(&mut self, _: Request<String>) -> Self::Future {
@@ -128,7 +129,7 @@ async fn a_service_that_fails_before_the_call_frees_the_permit() {
     let memory = MemorySemaphore::new();
     let mut service = limit(1, memory.clone()).layer(Failed);
     let mut response = service.call(request("alice"));
-    assert_eq!((&mut response).await.err(), Some(Lost(8)));
+    assert_eq!((&mut response).await.err(), Some(InnerError(8)));
     assert_eq!(memory.busy_keys(), 0);
     drop(response);
 }

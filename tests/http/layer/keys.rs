@@ -29,7 +29,7 @@ fn key_in(extractor: &impl KeyExtractor, parts: &Parts) -> Result<Option<Key>, K
     Ok(claim.map(|claim| claim.as_slice()[0].key().clone()))
 }
 
-fn extended<T: Clone + Send + Sync + 'static>(value: T) -> Parts {
+fn with_extension<T: Clone + Send + Sync + 'static>(value: T) -> Parts {
     let mut parts = parts();
     parts.extensions.insert(value);
     parts
@@ -149,7 +149,7 @@ async fn an_extractor_may_be_chosen_at_run_time() {
 }
 
 #[test]
-fn a_header_of_any_case_names_the_key_byte_by_byte() {
+fn a_header_is_found_whatever_the_case_of_its_name() {
     let name = HeaderName::from_static(ACCOUNT);
     for by in [
         key::header(ACCOUNT),
@@ -164,25 +164,25 @@ fn a_header_of_any_case_names_the_key_byte_by_byte() {
 
 #[test]
 #[should_panic(expected = "\"x account\" is not a header's name")]
-fn a_name_that_no_header_can_have_is_named() {
+fn a_name_that_no_header_can_have_is_in_the_panic() {
     let _ = key::header("x account");
 }
 
 #[test]
 fn an_extension_may_be_a_whole_claim() {
     let plan = Claim::new("ann").with_limit(20).with_policy("plan");
-    let found = key::from_extension::<Claim>().extract(&extended(plan.clone()));
+    let found = key::from_extension::<Claim>().extract(&with_extension(plan.clone()));
     assert_eq!(found, Ok(Some(plan.clone().into())));
     let several = vec![plan, Claim::new("all").with_policy("fleet")];
-    let found = key::from_extension::<Vec<Claim>>().extract(&extended(several.clone()));
+    let found = key::from_extension::<Vec<Claim>>().extract(&with_extension(several.clone()));
     assert_eq!(found, Ok(Some(several.into())));
 }
 
 #[test]
 fn an_extension_names_the_key() {
-    let found = key_in(&key::from_extension::<u64>(), &extended(42_u64));
+    let found = key_in(&key::from_extension::<u64>(), &with_extension(42_u64));
     assert_eq!(found, Ok(Some("42".into())));
-    let absent = key_in(&key::from_extension::<u64>(), &extended(42_u32));
+    let absent = key_in(&key::from_extension::<u64>(), &with_extension(42_u32));
     assert_eq!(absent, Err(KeyError::missing_extension::<u64>()));
 }
 
@@ -192,14 +192,17 @@ fn the_peer_s_address_names_the_key_without_its_port() {
     let mapped: SocketAddr = "[::ffff:192.0.2.7]:4711".parse().unwrap();
     let ip: IpAddr = "2001:db8::1".parse().unwrap();
     for (parts, expected) in [
-        (extended(socket), "192.0.2.7"),
-        (extended(mapped), "192.0.2.7"),
-        (extended(ip), "2001:db8::/64"),
-        #[cfg(feature = "axum")]
-        (extended(axum::extract::ConnectInfo(socket)), "192.0.2.7"),
+        (with_extension(socket), "192.0.2.7"),
+        (with_extension(mapped), "192.0.2.7"),
+        (with_extension(ip), "2001:db8::/64"),
         #[cfg(feature = "axum")]
         (
-            extended(axum::extract::connect_info::MockConnectInfo(socket)),
+            with_extension(axum::extract::ConnectInfo(socket)),
+            "192.0.2.7",
+        ),
+        #[cfg(feature = "axum")]
+        (
+            with_extension(axum::extract::connect_info::MockConnectInfo(socket)),
             "192.0.2.7",
         ),
     ] {
@@ -211,13 +214,14 @@ fn the_peer_s_address_names_the_key_without_its_port() {
 fn addresses_of_one_network_share_a_key() {
     let key_of = |address: &str, by: key::PeerIp| {
         let address: IpAddr = address.parse().unwrap();
-        let Ok(Some(key)) = key_in(&by, &extended(address)) else {
+        let Ok(Some(key)) = key_in(&by, &with_extension(address)) else {
             panic!("{address} has no key");
         };
         key
     };
     let default = key::peer_ip();
-    let same = ["2001:db8:1:2::1", "2001:db8:1:2:ffff::9"].map(|at| key_of(at, default));
+    let same = ["2001:db8:1:2::1", "2001:db8:1:2:ffff::9"];
+    let same = same.map(|address| key_of(address, default));
     assert_eq!(same[0], same[1]);
     assert_ne!(same[0], key_of("2001:db8:1:3::1", default));
     assert_ne!(key_of("192.0.2.7", default), key_of("192.0.2.8", default));
@@ -250,8 +254,8 @@ fn the_peer_s_address_never_comes_from_a_header() {
     assert!(matches!(missing, Err(KeyError::MissingExtension { .. })));
 }
 
-/// A request whose account is any bytes that a header value may have.
-fn bytes(account: impl AsRef<[u8]>) -> Request<String> {
+/// A request of an account whose name is these bytes.
+fn request_of(account: impl AsRef<[u8]>) -> Request<String> {
     let mut request = Request::new(String::new());
     let account = HeaderValue::from_bytes(account.as_ref()).expect("a header's value");
     request.headers_mut().insert(ACCOUNT, account);
@@ -259,7 +263,7 @@ fn bytes(account: impl AsRef<[u8]>) -> Request<String> {
 }
 
 #[tokio::test]
-async fn keys_are_one_only_when_their_bytes_are() {
+async fn keys_are_equal_only_if_their_bytes_are() {
     let memory = MemorySemaphore::new();
     let service = limit(1, memory.clone()).layer(ok());
     let (long, longer) = ("k".repeat(65_536), "k".repeat(65_537));
@@ -277,9 +281,11 @@ async fn keys_are_one_only_when_their_bytes_are() {
         long.as_bytes(),
         longer.as_bytes(),
     ];
-    let once = statuses(&service, accounts.map(bytes)).await;
+    let once = statuses(&service, accounts.map(request_of)).await;
     assert_eq!(once, [200; 12]);
-    let twice = accounts.iter().flat_map(|key| [bytes(key), bytes(key)]);
+    let twice = accounts
+        .iter()
+        .flat_map(|key| [request_of(key), request_of(key)]);
     assert_eq!(statuses(&service, twice).await, [200, 429].repeat(12));
     assert_eq!(memory.busy_keys(), 0);
 }
@@ -297,7 +303,7 @@ async fn detail<K: KeyExtractor + Clone>(extractor: K, request: Request<String>)
 #[tokio::test]
 async fn a_key_that_is_missing_empty_or_repeated_is_a_bad_request_that_says_so() {
     let header = || key::header(ACCOUNT);
-    let mut twice = bytes("alice");
+    let mut twice = request_of("alice");
     let again = HeaderValue::from_static("alice");
     twice.headers_mut().append(ACCOUNT, again);
     let nameless = || Request::new(String::new());
@@ -306,7 +312,7 @@ async fn a_key_that_is_missing_empty_or_repeated_is_a_bad_request_that_says_so()
             detail(header(), nameless()).await,
             "the header x-account-id is missing",
         ),
-        (detail(header(), bytes("")).await, "the key is empty"),
+        (detail(header(), request_of("")).await, "the key is empty"),
         (detail(|_: &Parts| "", nameless()).await, "the key is empty"),
         (detail(key::fixed(""), nameless()).await, "the key is empty"),
         (

@@ -38,8 +38,8 @@ async fn a_refusal_takes_no_permit() {
 #[tokio::test]
 async fn an_exempt_request_is_not_counted() {
     let memory = MemorySemaphore::new();
-    let nobody = |_: &http::request::Parts| None::<Key>;
-    let service = ConcurrencyLimitLayer::new(0, nobody, memory.clone()).layer(ok());
+    let exempt = |_: &http::request::Parts| None::<Key>;
+    let service = ConcurrencyLimitLayer::new(0, exempt, memory.clone()).layer(ok());
     let requests = ["alice", "alice"].map(request);
     assert_eq!(statuses(&service, requests).await, [200, 200]);
     let answer = send(&service, request("alice")).await;

@@ -1,5 +1,4 @@
-//! The layer over plain services: which requests are admitted, which are refused, and what the
-//! responses say.
+//! The layer over plain services: which requests are admitted, which are refused, and what the responses contain.
 
 mod aborted;
 mod api;

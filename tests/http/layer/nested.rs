@@ -20,7 +20,7 @@ use tower_semaphore::{
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Upgrades every request and keeps its permit. The body ends at once.
+/// Answers every request with 101 and an empty body, and stores its permit in `held`.
 fn upgrading(
     held: &Held,
 ) -> impl Service<Request<String>, Response = Response<Empty<Bytes>>, Error = Infallible, Future: Send>
@@ -53,7 +53,7 @@ async fn the_handler_s_permit_keeps_the_permits_of_all_layers() {
 }
 
 #[tokio::test]
-async fn a_permit_under_a_limit_of_one_key_keeps_the_permit_outside_of_it_too() {
+async fn the_permit_of_a_global_limit_keeps_the_outer_permit_too() {
     let (memory, held) = (MemorySemaphore::new(), Held::default());
     let global = GlobalConcurrencyLimitLayer::new(9, "all", memory.clone());
     let service = limit(1, memory.clone()).layer(global.layer(upgrading(&held)));
@@ -64,7 +64,7 @@ async fn a_permit_under_a_limit_of_one_key_keeps_the_permit_outside_of_it_too() 
 }
 
 #[tokio::test]
-async fn the_handler_s_permit_is_lost_with_any_permit_that_it_stands_for() {
+async fn the_handler_s_permit_is_lost_with_the_outer_or_the_inner_permit() {
     for outer_is_lost in [true, false] {
         let (outer, inner, held) = (Fickle::default(), Fickle::default(), Held::default());
         let nested = all(inner.clone()).layer(upgrading(&held));
@@ -73,10 +73,10 @@ async fn the_handler_s_permit_is_lost_with_any_permit_that_it_stands_for() {
         let permit = take(&held);
         assert!(!permit.is_lost() && permit.lost().now_or_never().is_none());
         let (lost, ()) = tokio::join!(timeout(BOUND, permit.lost()), async {
-            let lost = if outer_is_lost { &outer } else { &inner };
-            lost.lose();
+            let store = if outer_is_lost { &outer } else { &inner };
+            store.lose();
         });
-        lost.expect("the loss is lost");
+        lost.expect("the loss is reported");
         assert!(permit.is_lost() && permit.lost().now_or_never().is_some());
     }
 }
@@ -107,7 +107,10 @@ async fn the_token_of_the_handler_s_permit_is_that_of_the_innermost_layer() {
     drop(send(&service, request("alice")).await);
     let permit = take(&held);
     assert_eq!((permit.limit(), permit.remaining()), (9, 8));
-    assert!(permit.token() > last, "the outer one has seen none before");
+    assert!(
+        permit.token() > last,
+        "a token of the outer semaphore, which is new, would be lower"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +121,7 @@ async fn the_handler_s_permit_is_lost_when_an_outer_permit_has_been_held_for_too
     drop(send(&service, request("alice")).await);
     let permit = take(&held);
     let lost = timeout(Duration::from_secs(60), permit.lost()).await;
-    lost.expect("the loss is lost");
+    lost.expect("the loss is reported");
     assert_eq!(memory.busy_keys(), 1, "the inner permit is still held");
     drop(permit);
     assert_eq!(memory.busy_keys(), 0);

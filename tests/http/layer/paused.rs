@@ -38,7 +38,7 @@ async fn a_client_is_asked_to_come_back_when_the_pause_is_over() {
         (Duration::from_secs(31 * 24 * 60 * 60), 2_678_400),
     ] {
         let service = limit(2, Refusing(paused(rest))).layer(ok());
-        // The second and third times are no earlier than the first.
+        // Other refusals spread clients over later and later times. Those by a pause all have the end of the pause.
         for _ in 0..3 {
             let answer = send(&service, request("ann")).await;
             assert_eq!(answer.status(), 429);
@@ -112,7 +112,7 @@ impl Semaphore for PausedAnn {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_sends_clients_of_other_keys_no_later() {
+async fn refusals_by_a_pause_do_not_delay_clients_of_other_keys() {
     let service = limit(1, PausedAnn).layer(ok());
     for _ in 0..50 {
         send(&service, request("ann")).await;
@@ -136,7 +136,7 @@ impl Semaphore for OncePaused {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_takes_no_slot_of_its_own_key() {
+async fn refusals_by_a_pause_do_not_delay_later_clients_of_its_key() {
     let service = limit(1, OncePaused(0.into())).layer(ok());
     for _ in 0..50 {
         send(&service, request("ann")).await;

@@ -24,6 +24,7 @@ use tower_semaphore::{
 
 const MAX_HOLD: Duration = Duration::from_secs(30);
 
+/// Stores each request's permit in `held` and answers with a body that never ends.
 fn keeping(
     held: &Held,
 ) -> impl Service<Request<String>, Response = Response<Stalled>, Error = Infallible> + Clone + use<>
@@ -46,7 +47,7 @@ async fn a_permit_may_end_with_the_head() {
 }
 
 #[tokio::test]
-async fn a_handler_holds_its_permit_until_the_head_even_then() {
+async fn under_release_at_head_a_handler_holds_its_permit_until_the_head() {
     let memory = MemorySemaphore::new();
     let layer = limit(1, memory.clone()).with_release(ReleaseAt::Head);
     let mut service = layer.layer(service_fn(|_: Request<String>| async {
@@ -61,7 +62,7 @@ async fn a_handler_holds_its_permit_until_the_head_even_then() {
 }
 
 #[tokio::test]
-async fn a_body_keeps_the_slot_although_the_handler_let_go_of_its_permit() {
+async fn a_body_keeps_its_permit_although_the_handler_has_dropped_its_clone() {
     let (memory, held) = (MemorySemaphore::new(), Held::default());
     let service = limit(1, memory.clone()).layer(keeping(&held));
     let first = send(&service, request("alice")).await;
@@ -88,9 +89,9 @@ async fn a_handler_may_release_the_permit_before_its_body_ends() {
 #[tokio::test]
 async fn an_exempt_request_has_no_permit_in_its_extensions() {
     let held = Held::default();
-    let nobody = |_: &http::request::Parts| None::<&str>;
+    let exempt = |_: &http::request::Parts| None::<&str>;
     let memory = MemorySemaphore::new();
-    let layer = tower_semaphore::ConcurrencyLimitLayer::new(1, nobody, memory);
+    let layer = tower_semaphore::ConcurrencyLimitLayer::new(1, exempt, memory);
     let _answer = send(&layer.layer(keeping(&held)), request("alice")).await;
     assert!(held.lock().unwrap().is_none());
 }
@@ -111,7 +112,7 @@ async fn a_permit_ends_after_its_longest_hold_and_the_body_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_ended_in_time_is_released_once() {
+async fn a_permit_that_reached_its_longest_hold_is_released_once() {
     let (memory, held) = (MemorySemaphore::new(), Held::default());
     let layer = limit(1, memory.clone()).with_max_hold(MAX_HOLD);
     let service = layer.layer(keeping(&held));
@@ -172,11 +173,11 @@ async fn a_body_whose_permit_is_lost_finishes_by_default() {
     assert!(!store.is_held());
 }
 
-/// A grant whose lost permit returns while it is being released.
+/// A grant whose permit is regained while it is being released.
 #[derive(Default)]
-struct Returning(Loss);
+struct Regained(Loss);
 
-impl Grant for Returning {
+impl Grant for Regained {
     fn level(&self, _: usize) -> LevelState {
         LevelState::new(1)
     }
@@ -210,9 +211,9 @@ impl Grant for Returning {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_comes_back_while_its_time_ends_is_lost() {
+async fn a_permit_that_is_regained_when_its_longest_hold_ends_is_lost() {
     let claim = Claim::new("alice").with_limit(1);
-    let permit = Permit::new(Returning::default(), [(&claim, 1)]);
+    let permit = Permit::new(Regained::default(), [(&claim, 1)]);
     permit.end_after(MAX_HOLD);
     permit.lost().await;
     assert!(permit.is_lost());

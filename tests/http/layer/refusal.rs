@@ -23,7 +23,7 @@ use tower_semaphore::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_the_quota_problem_of_the_draft() {
+async fn a_refusal_is_a_quota_exceeded_problem() {
     let answer = refused(request("alice")).await;
     assert_eq!(answer.status(), 429);
     assert_eq!(values(&answer, "retry-after"), ["1"]);
@@ -37,7 +37,7 @@ async fn a_refusal_is_the_quota_problem_of_the_draft() {
 }
 
 #[tokio::test]
-async fn a_failed_store_is_reduced_capacity() {
+async fn a_failed_store_is_a_reduced_capacity_problem() {
     let answer = answer(Broken, request("alice")).await;
     assert_eq!(answer.status(), 503);
     assert_eq!(values(&answer, "retry-after"), ["1"]);
@@ -61,7 +61,7 @@ async fn a_refusal_names_the_limit_that_refused() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_a_wait_or_is_overloaded_or_shut_down_is_reduced_capacity() {
+async fn a_store_that_fails_during_a_wait_or_is_overloaded_or_shut_down_is_503() {
     let stores: [Arc<dyn Semaphore>; 3] =
         [Arc::new(Failing), Arc::new(Overloaded), Arc::new(Closed)];
     for store in stores {
@@ -91,7 +91,7 @@ async fn no_cache_stores_a_refusal() {
 }
 
 #[tokio::test]
-async fn a_rejection_of_one_s_own_decides_about_caches() {
+async fn a_custom_rejection_decides_about_caches() {
     let layer = limit(0, MemorySemaphore::new()).with_rejection(|rejection| {
         let mut response = rejection.into_response();
         let private = HeaderValue::from_static("private");
@@ -102,6 +102,7 @@ async fn a_rejection_of_one_s_own_decides_about_caches() {
     assert_eq!(values(&answer, "cache-control"), ["private"]);
 }
 
+/// An extension that is missing in every request. No client may see its name.
 #[derive(Clone)]
 struct Secret;
 
@@ -112,7 +113,7 @@ impl From<Secret> for Key {
 }
 
 #[tokio::test]
-async fn an_extension_that_the_service_forgot_is_500_and_its_type_is_named_to_no_client() {
+async fn a_missing_extension_is_500_and_no_client_sees_its_type() {
     let by_extension = key::from_extension::<Secret>();
     let service = ConcurrencyLimitLayer::new(1, by_extension, Uncalled).layer(ok());
     let answer = send(&service, request("alice")).await;
@@ -132,7 +133,7 @@ async fn an_extension_that_the_service_forgot_is_500_and_its_type_is_named_to_no
 }
 
 #[tokio::test]
-async fn a_strange_policy_s_name_is_a_string_of_json() {
+async fn a_policy_name_of_any_text_is_one_json_string() {
     let name = "a \"b\" \\ \n \u{1} \u{7f} caf\u{e9} \u{1f40d}";
     let service = limit(0, MemorySemaphore::new())
         .with_policy(name)
@@ -150,7 +151,7 @@ async fn an_account_s_name_is_in_no_refusal() {
 }
 
 #[tokio::test]
-async fn the_reason_lies_in_the_extensions() {
+async fn the_error_is_in_the_response_s_extensions() {
     let full = refused(request("alice")).await;
     let error = full.extensions().get::<AcquireError>().unwrap();
     assert!(matches!(
@@ -176,7 +177,8 @@ async fn a_store_s_error_is_in_no_response() {
     assert!(!String::from_utf8_lossy(&body).contains("connection refused"));
 }
 
-fn plain(rejection: &Rejection) -> Response<String> {
+/// A custom response to a rejection, with the error, the limit, the policy and the path.
+fn custom(rejection: &Rejection) -> Response<String> {
     let said = match rejection.reason() {
         Reason::Acquire {
             error: AcquireError::Full { held, .. },
@@ -194,10 +196,10 @@ fn plain(rejection: &Rejection) -> Response<String> {
     response
 }
 
-async fn said_plainly(semaphore: impl Semaphore, request: Request<String>) -> Bytes {
+async fn custom_text(semaphore: impl Semaphore, request: Request<String>) -> Bytes {
     let layer = limit(0, semaphore)
         .with_policy("market")
-        .with_rejection(|rejection| plain(&rejection));
+        .with_rejection(|rejection| custom(&rejection));
     let answer = send(&layer.layer(ok()), request).await;
     assert_eq!(answer.status(), StatusCode::IM_A_TEAPOT);
     assert!(values(&answer, "retry-after").is_empty());
@@ -206,11 +208,11 @@ async fn said_plainly(semaphore: impl Semaphore, request: Request<String>) -> By
 }
 
 #[tokio::test]
-async fn a_rejection_of_one_s_own_replaces_all() {
+async fn a_custom_rejection_replaces_the_whole_response() {
     let memory = MemorySemaphore::new();
-    let full = said_plainly(memory.clone(), request("alice")).await;
+    let full = custom_text(memory.clone(), request("alice")).await;
     assert_eq!(full, "0 held, 0 by market at /");
-    let nameless = said_plainly(memory, Request::new(String::new())).await;
+    let nameless = custom_text(memory, Request::new(String::new())).await;
     assert_eq!(
         nameless,
         "the header x-account-id is missing, 0 by market at /"
@@ -218,7 +220,7 @@ async fn a_rejection_of_one_s_own_replaces_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejection_of_one_s_own_may_add_to_the_usual_one() {
+async fn a_custom_rejection_may_change_the_usual_response() {
     let layer = limit(0, MemorySemaphore::new()).with_rejection(|rejection| {
         let mut response = rejection.into_response();
         let slower = HeaderValue::from_static("30");
@@ -232,7 +234,7 @@ async fn a_rejection_of_one_s_own_may_add_to_the_usual_one() {
 }
 
 #[tokio::test]
-async fn a_rejection_of_one_s_own_may_be_a_response_of_axum() {
+async fn a_custom_rejection_may_be_a_response_of_axum() {
     let layer = limit(0, MemorySemaphore::new()).with_rejection(|rejection| {
         let held = rejection.reason().clone();
         (StatusCode::IM_A_TEAPOT, format!("{held:?}")).into_response()
@@ -247,7 +249,7 @@ async fn a_rejection_of_one_s_own_may_be_a_response_of_axum() {
 }
 
 #[tokio::test]
-async fn a_body_of_a_rejection_of_one_s_own_may_stream_and_fail() {
+async fn the_body_of_a_custom_rejection_may_stream_and_fail() {
     let layer = limit(0, MemorySemaphore::new()).with_rejection(|_| {
         let frames = [Ok(Frame::data(Bytes::from("no"))), Err("torn")];
         Response::new(StreamBody::new(stream::iter(frames)))

@@ -21,7 +21,7 @@ use tower_semaphore::{
 
 const MAX_STALL: Duration = Duration::from_secs(30);
 
-/// The number of bytes that the docs count as progress.
+/// A client that sends this number of bytes within the longest stall makes progress.
 const KIBIBYTE: usize = 1_024;
 
 type Upload = StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>;
@@ -33,7 +33,7 @@ fn strict(memory: &MemorySemaphore) -> ConcurrencyLimitLayer<key::Header> {
     layer.with_on_lost(OnLost::Abort)
 }
 
-/// Sends a chunk of the given length after each pause, and then ends.
+/// A request whose body sends, for each pause and length, a chunk of that length after that pause.
 fn upload(
     chunks: impl IntoIterator<Item = (Duration, usize), IntoIter: Send> + Send + 'static,
 ) -> Request<Upload> {
@@ -67,7 +67,8 @@ where
     Ok(Response::new(length.to_string().into()))
 }
 
-/// The reading service, once with this crate's wrapper around the request's body and once with axum's body.
+/// The reading service, once with this crate's wrapper around the request's body and once with axum's body, which needs
+/// no wrapper.
 fn services(layer: &ConcurrencyLimitLayer<key::Header>, pause: Duration) -> Vec<Limited> {
     let watched = ServiceBuilder::new()
         .layer(layer.clone())
@@ -199,7 +200,7 @@ async fn by_default_the_handler_goes_on_without_its_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_held_to_the_head_only_is_lost_in_the_same_way() {
+async fn under_release_at_head_a_permit_is_lost_in_the_same_way() {
     let memory = MemorySemaphore::new();
     for service in services(
         &strict(&memory).with_release(ReleaseAt::Head),
@@ -270,7 +271,7 @@ async fn one_wrapper_inside_of_nested_limits_watches_for_all_of_them() {
 }
 
 #[tokio::test]
-async fn a_body_is_the_same_and_needs_no_limit() {
+async fn a_watched_body_is_unchanged_also_without_a_limit() {
     let request = Request::new(Full::<Bytes>::from("whole"));
     let body = RequestBody::watch(request).into_body();
     assert!(!body.is_end_stream());

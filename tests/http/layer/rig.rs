@@ -15,7 +15,7 @@ use testing::http_requests::limit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{AcquireError, MemorySemaphore, Permit, ResponseBody, Semaphore};
 
-/// A response from under the layer. It holds the permit while it exists.
+/// A response of a limited service. It holds its permit until its body is read or dropped.
 pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
 
 type Answered = Ready<Result<Response<Full<Bytes>>, Infallible>>;
@@ -45,7 +45,7 @@ where
     answer
 }
 
-/// The answer to a request when `semaphore` has no room.
+/// The answer of a service whose limit of 1 per account is counted by `semaphore`.
 pub(crate) async fn answer(semaphore: impl Semaphore, request: Request<String>) -> Answer {
     send(&limit(1, semaphore).layer(ok()), request).await
 }
@@ -66,6 +66,7 @@ pub(crate) fn error(answer: &Answer) -> &AcquireError {
 /// A slot in which a handler stores its permit.
 pub(crate) type Held = Arc<Mutex<Option<Permit>>>;
 
+/// Takes the permit that a handler has stored.
 pub(crate) fn take(held: &Held) -> Permit {
     let permit = held.lock().expect("no panic").take();
     permit.expect("a permit in the request")

@@ -61,7 +61,7 @@ fn a_permit_that_is_dropped_after_its_runtime_has_ended_is_released_once() {
     let first = runtime().block_on(send(&service, request("alice")));
     drop(first);
     let next = runtime();
-    // Wait for longer than the first permit might have been held.
+    // A second release of the first permit, at the end of its longest hold, would free the second one.
     let second = next.block_on(async {
         let service = limit(1, memory.clone()).layer(stalled());
         let second = send(&service, request("alice")).await;

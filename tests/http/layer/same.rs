@@ -35,12 +35,13 @@ const BOUND: Duration = Duration::from_secs(20);
 /// Longer than any test waits.
 const LONG: Duration = Duration::from_secs(600);
 
+/// The number of units of `key` that are held.
 pub(crate) async fn held(store: &impl Operate, key: &str) -> u32 {
     let usage = store.usage(&Policy::DEFAULT, &Key::from(key)).await;
     usage.expect("the store answers").units
 }
 
-pub(crate) async fn is_free(store: &Store, key: &str) {
+pub(crate) async fn wait_until_free(store: &Store, key: &str) {
     eventually("nothing is held", BOUND, async || {
         held(store, key).await == 0
     })
@@ -64,7 +65,8 @@ where
     BoxCloneSyncService::new(service.map_response(erased).map_err(served))
 }
 
-fn is_nested<B>(answer: &Response<B>, what: &str) {
+/// Asserts that the response reports the mistake of nested limits.
+fn assert_nested<B>(answer: &Response<B>, case: &str) {
     let error = answer.extensions().get::<AcquireError>();
     assert!(
         matches!(
@@ -74,10 +76,10 @@ fn is_nested<B>(answer: &Response<B>, what: &str) {
                 ..
             })
         ),
-        "{what}: {error:?}"
+        "{case}: {error:?}"
     );
-    assert_eq!(answer.status(), 500, "{what}");
-    assert!(values(answer, "retry-after").is_empty(), "{what}");
+    assert_eq!(answer.status(), 500, "{case}");
+    assert!(values(answer, "retry-after").is_empty(), "{case}");
 }
 
 /// The store in each of the wrappers that users can build, with the wrapper's name.
@@ -100,9 +102,9 @@ pub(crate) fn wrapped(store: &Store) -> Vec<(&'static str, Wrapped)> {
     vec![
         ("the store", Arc::new(Arc::clone(store)) as Wrapped),
         ("a box", Arc::new(Box::new(Arc::clone(store)))),
-        ("one that fails", Arc::new(faulty)),
-        ("one that chooses", Arc::new(split("ann"))),
-        ("one that delays one that fails", Arc::new(delayed)),
+        ("a faulty wrapper", Arc::new(faulty)),
+        ("a split", Arc::new(split("ann"))),
+        ("a delay around a faulty wrapper", Arc::new(delayed)),
     ]
 }
 
@@ -112,16 +114,16 @@ pub(crate) type Wrapped = Arc<dyn Semaphore>;
 pub(crate) async fn the_first_request_is_refused_whatever_wraps_the_store(store: Store) {
     for (outer_name, outer) in wrapped(&store) {
         for (inner_name, inner) in wrapped(&store) {
-            for (most, least) in [(5, 5), (9, 1), (1, 9)] {
-                let what = format!("{inner_name}, {least}, in {outer_name}, {most}");
-                let inner = limit(least, Arc::clone(&inner)).layer(ok());
-                let service = limit(most, Arc::clone(&outer)).layer(inner);
+            for (outer_limit, inner_limit) in [(5, 5), (9, 1), (1, 9)] {
+                let case = format!("{inner_name}, {inner_limit}, in {outer_name}, {outer_limit}");
+                let inner = limit(inner_limit, Arc::clone(&inner)).layer(ok());
+                let service = limit(outer_limit, Arc::clone(&outer)).layer(inner);
                 let answer = send(&service, request("ann")).await;
-                is_nested(&answer, &what);
-                let what = format!("{what}: the inner permit is free");
-                eventually(&what, BOUND, async || held(&store, "ann").await <= 1).await;
+                assert_nested(&answer, &case);
+                let free = format!("{case}: the inner permit is free");
+                eventually(&free, BOUND, async || held(&store, "ann").await <= 1).await;
                 drop(answer);
-                is_free(&store, "ann").await;
+                wait_until_free(&store, "ann").await;
             }
         }
     }
@@ -132,8 +134,8 @@ pub(crate) async fn a_request_does_not_wait_for_its_own_permit(store: Store) {
         let inner = limit(1, wrapped).with_wait(LONG).layer(ok());
         let service = limit(1, Arc::clone(&store)).layer(inner);
         let answer = timeout(BOUND, send(&service, request("ann"))).await;
-        is_nested(&answer.expect("it waits for itself"), name);
-        is_free(&store, "ann").await;
+        assert_nested(&answer.expect("it does not wait for itself"), name);
+        wait_until_free(&store, "ann").await;
     }
 }
 
@@ -150,15 +152,15 @@ pub(crate) async fn a_request_of_several_limits_does_not_wait_for_its_own_permit
         let answer = timeout(BOUND, send(&service, request("ann"))).await;
         match name {
             // This wrapper sends these claims to its other store.
-            "one that chooses" => assert_eq!(answer.expect("there is room").status(), 200),
-            _ => is_nested(&answer.expect("it waits for itself"), name),
+            "a split" => assert_eq!(answer.expect("there is room").status(), 200),
+            _ => assert_nested(&answer.expect("it does not wait for itself"), name),
         }
     }
     drop(others);
-    is_free(&store, "bob").await;
+    wait_until_free(&store, "bob").await;
 }
 
-pub(crate) async fn another_key_of_the_same_policy_waits_as_ever(store: Store) {
+pub(crate) async fn another_key_of_the_same_policy_still_waits(store: Store) {
     let by_route = ConcurrencyLimitLayer::new(1, key::fixed("all"), Arc::clone(&store));
     let inner = by_route.with_wait(LONG).layer(ok());
     let service = limit(1, Arc::clone(&store)).layer(inner);
@@ -173,7 +175,7 @@ pub(crate) async fn another_key_of_the_same_policy_waits_as_ever(store: Store) {
     assert!(before.release().await);
     let answer = timeout(BOUND, waits).await.expect("it is granted");
     assert_eq!(answer.expect("no panic").status(), 200);
-    is_free(&store, "all").await;
+    wait_until_free(&store, "all").await;
 }
 
 fn fleet(weight: u32) -> Claim {
@@ -182,7 +184,7 @@ fn fleet(weight: u32) -> Claim {
 }
 
 /// A layer with a limit per account and one for the fleet.
-fn both(
+fn account_and_fleet(
     account: &'static str,
     store: &Store,
 ) -> ConcurrencyLimitLayer<impl tower_semaphore::KeyExtractor + Clone + use<>> {
@@ -191,45 +193,51 @@ fn both(
 }
 
 pub(crate) async fn each_level_of_both_limits_is_compared(store: Store) {
-    let of_fleet = |weight| {
+    let fleet_only = |weight| {
         let claim = key::from_fn(move |_| fleet(weight));
         ConcurrencyLimitLayer::new(3, claim, Arc::clone(&store))
     };
-    let (ann, bob) = (both("ann", &store), both("bob", &store));
-    for (what, service) in [
+    let (ann, bob) = (
+        account_and_fleet("ann", &store),
+        account_and_fleet("bob", &store),
+    );
+    for (case, service) in [
         (
-            "the second inside",
-            boxed(of_fleet(1).layer(bob.layer(ok()))),
+            "the second level of the inner limit",
+            boxed(fleet_only(1).layer(bob.layer(ok()))),
         ),
         (
-            "the second outside",
-            boxed(bob.layer(of_fleet(1).layer(ok()))),
+            "the second level of the outer limit",
+            boxed(bob.layer(fleet_only(1).layer(ok()))),
         ),
-        ("the second of both", boxed(ann.layer(bob.layer(ok())))),
         (
-            "the second refuses",
-            boxed(of_fleet(3).layer(bob.layer(ok()))),
+            "the second level of both",
+            boxed(ann.layer(bob.layer(ok()))),
+        ),
+        (
+            "a refusal at the second level",
+            boxed(fleet_only(3).layer(bob.layer(ok()))),
         ),
     ] {
-        is_nested(&send(&service, request("ann")).await, what);
+        assert_nested(&send(&service, request("ann")).await, case);
     }
-    is_free(&store, "ann").await;
-    is_free(&store, "bob").await;
+    wait_until_free(&store, "ann").await;
+    wait_until_free(&store, "bob").await;
 }
 
-pub(crate) async fn a_limit_between_hides_none_outside_of_it(store: Store) {
+pub(crate) async fn a_limit_between_does_not_hide_the_outermost_one(store: Store) {
     let between = limit(5, Arc::clone(&store)).with_policy("between");
     let inner = between.layer(limit(5, Arc::clone(&store)).layer(ok()));
     let answer = send(&limit(5, Arc::clone(&store)).layer(inner), request("ann")).await;
-    is_nested(&answer, "the outermost");
+    assert_nested(&answer, "the outermost");
     drop(answer);
-    is_free(&store, "ann").await;
+    wait_until_free(&store, "ann").await;
 }
 
-pub(crate) async fn a_service_of_one_key_finds_it_at_the_call(store: Store) {
+pub(crate) async fn a_global_limit_finds_the_mistake_at_the_call(store: Store) {
     let one = |most| GlobalConcurrencyLimitLayer::new(most, "ann", Arc::clone(&store));
     let refused = one(1).with_wait(Duration::from_millis(20));
-    for (what, service) in [
+    for (case, service) in [
         ("granted", boxed(one(5).layer(ok()))),
         ("refused", boxed(refused.layer(ok()))),
         (
@@ -238,15 +246,15 @@ pub(crate) async fn a_service_of_one_key_finds_it_at_the_call(store: Store) {
         ),
     ] {
         let service = limit(5, Arc::clone(&store)).layer(service);
-        is_nested(&send(&service, request("ann")).await, what);
-        is_free(&store, "ann").await;
+        assert_nested(&send(&service, request("ann")).await, case);
+        wait_until_free(&store, "ann").await;
     }
     let service = boxed(one(5).layer(one(5).layer(ok())));
-    is_nested(&send(&service, request("ann")).await, "two of them");
-    is_free(&store, "ann").await;
+    assert_nested(&send(&service, request("ann")).await, "two of them");
+    wait_until_free(&store, "ann").await;
 }
 
-pub(crate) async fn a_permit_that_was_released_before_counts_no_more(store: Store) {
+pub(crate) async fn a_permit_that_was_released_before_does_not_count(store: Store) {
     let inner = limit(1, Arc::clone(&store)).layer(ok());
     let done = service_fn(move |request: Request<String>| {
         let inner = inner.clone();
@@ -261,35 +269,35 @@ pub(crate) async fn a_permit_that_was_released_before_counts_no_more(store: Stor
 }
 
 /// Only the log reports that the request counts twice.
-pub(crate) async fn a_limit_in_shadow_refuses_nobody_inside_or_outside(store: Store) {
+pub(crate) async fn a_limit_in_shadow_refuses_nothing_inside_or_outside(store: Store) {
     for shadows in [[true, false], [false, true], [true, true]] {
         let [outer, inner] = shadows.map(|shadow| limit(5, Arc::clone(&store)).with_shadow(shadow));
         let service = outer.layer(inner.layer(ok()));
         let answer = send(&service, request("ann")).await;
         assert_eq!(answer.status(), 200, "{shadows:?}");
         drop(answer);
-        is_free(&store, "ann").await;
+        wait_until_free(&store, "ann").await;
     }
     let whole = ConcurrencyLimitLayer::new(3, key::from_fn(|_| fleet(1)), Arc::clone(&store));
     let service = whole
         .with_shadow(true)
-        .layer(both("ann", &store).layer(ok()));
+        .layer(account_and_fleet("ann", &store).layer(ok()));
     let answer = send(&service, request("ann")).await;
     assert_eq!(answer.status(), 200, "several limits");
     drop(answer);
-    is_free(&store, "ann").await;
+    wait_until_free(&store, "ann").await;
 }
 
 facts_of_two! {
     the_first_request_is_refused_whatever_wraps_the_store
     a_request_does_not_wait_for_its_own_permit
     a_request_of_several_limits_does_not_wait_for_its_own_permit
-    another_key_of_the_same_policy_waits_as_ever
+    another_key_of_the_same_policy_still_waits
     each_level_of_both_limits_is_compared
-    a_limit_between_hides_none_outside_of_it
-    a_service_of_one_key_finds_it_at_the_call
-    a_permit_that_was_released_before_counts_no_more
-    a_limit_in_shadow_refuses_nobody_inside_or_outside
+    a_limit_between_does_not_hide_the_outermost_one
+    a_global_limit_finds_the_mistake_at_the_call
+    a_permit_that_was_released_before_does_not_count
+    a_limit_in_shadow_refuses_nothing_inside_or_outside
 }
 
 /// A store that changes each claim.
@@ -309,28 +317,33 @@ async fn a_claim_of_another_policy_does_not_wait_for_its_own_permit() {
     let inner = limit(1, Changing(memory.clone(), to_default)).with_policy("inner");
     let service = limit(1, memory.clone()).layer(inner.with_wait(LONG).layer(ok()));
     let answer = timeout(BOUND, send(&service, request("ann"))).await;
-    is_nested(&answer.expect("it waits for itself"), "another policy");
+    assert_nested(
+        &answer.expect("it does not wait for itself"),
+        "another policy",
+    );
     assert_eq!(memory.busy_keys(), 0);
 }
 
 /// Rebuilds the claim without the outer limits, so that only the answer can reveal the mistake.
-fn anew(claim: &Claim) -> Claim {
+fn without_outer(claim: &Claim) -> Claim {
     let limit = claim.limit().expect("a limit");
     let wait = claim.wait().expect("a wait");
-    let anew = Claim::new(claim.key().clone()).with_limit(limit);
-    anew.with_wait(wait.time).with_max_waiting(wait.max_waiting)
+    let rebuilt = Claim::new(claim.key().clone()).with_limit(limit);
+    rebuilt
+        .with_wait(wait.time)
+        .with_max_waiting(wait.max_waiting)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_over_or_a_queue_that_is_full_shows_it_too() {
+async fn a_timed_out_wait_or_a_full_queue_reveals_the_mistake_too() {
     let memory = MemorySemaphore::new();
     for (max_waiting, waited) in [(9, LONG), (0, Duration::ZERO)] {
-        let inner = limit(1, Changing(memory.clone(), anew)).with_policy("inner");
+        let inner = limit(1, Changing(memory.clone(), without_outer)).with_policy("inner");
         let inner = inner.with_wait(LONG).with_max_waiting(max_waiting);
         let service = limit(1, memory.clone()).layer(inner.layer(ok()));
         let start = Instant::now();
         let answer = send(&service, request("ann")).await;
-        is_nested(&answer, "a wait");
+        assert_nested(&answer, "a wait");
         assert!(start.elapsed() >= waited);
         assert_eq!(held(&memory, "ann").await, 1);
     }
@@ -338,7 +351,7 @@ async fn a_wait_that_is_over_or_a_queue_that_is_full_shows_it_too() {
 }
 
 #[tokio::test]
-async fn other_stores_keys_and_policies_have_permits_of_their_own() {
+async fn other_stores_keys_and_policies_have_separate_permits() {
     let (memory, other) = (MemorySemaphore::new(), MemorySemaphore::new());
     let all =
         |store: &MemorySemaphore| ConcurrencyLimitLayer::new(1, key::fixed("all"), store.clone());
@@ -351,7 +364,7 @@ async fn other_stores_keys_and_policies_have_permits_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_store_of_one_s_own_has_ids_too() {
+async fn a_custom_store_reveals_the_mistake_by_its_semaphore_ids() {
     let (ledger, other) = (Ledger::default(), Ledger::default());
     for (inner, outer_limit, inner_limit, status) in [
         (&ledger, 5, 5, 500),
@@ -384,12 +397,12 @@ impl Semaphore for Patient {
 }
 
 #[tokio::test]
-async fn a_store_of_one_s_own_finds_it_before_a_wait() {
+async fn a_custom_store_can_find_the_mistake_before_it_waits() {
     let (ledger, other) = (Ledger::default(), Ledger::default());
     let patient = |ledger: &Ledger| limit(1, Patient(ledger.clone())).layer(ok());
     let nested = limit(1, ledger.clone()).layer(patient(&ledger));
     let answer = timeout(BOUND, send(&nested, request("ann"))).await;
-    is_nested(&answer.expect("it waits for itself"), "its own");
+    assert_nested(&answer.expect("it does not wait for itself"), "its own");
     let held = other.acquire(Claim::new("ann").with_limit(1)).await;
     let waits = limit(1, ledger).layer(patient(&other));
     assert!(send(&waits, request("ann")).now_or_never().is_none());
@@ -397,29 +410,29 @@ async fn a_store_of_one_s_own_finds_it_before_a_wait() {
 }
 
 #[tokio::test]
-async fn a_client_learns_no_more_than_that_it_is_the_service_s_mistake() {
+async fn a_client_learns_only_that_the_mistake_is_the_service_s() {
     let memory = MemorySemaphore::new();
     let inner = limit(5, memory.clone()).layer(ok());
-    let twice = |request| {
+    let send_inner = |request| {
         let service = inner.clone();
         async move { send(&service, request).await }
     };
     let permit = memory.acquire(Claim::new("ann").with_limit(5)).await;
-    let mut asked = request("ann");
-    asked
+    let mut admitted = request("ann");
+    admitted
         .extensions_mut()
         .insert(permit.expect("there is room"));
-    let answer = twice(asked.clone()).await;
+    let answer = send_inner(admitted.clone()).await;
     assert!(!error(&answer).is_refusal());
     let body = answer.into_body().collect().await.expect("a body");
     assert_eq!(
         body.to_bytes(),
         r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"two limits of the service count the request in the same semaphore: give one another policy"}"#
     );
-    *asked.method_mut() = Method::POST;
+    *admitted.method_mut() = Method::POST;
     let kind = HeaderValue::from_static("application/grpc");
-    asked.headers_mut().insert("content-type", kind);
-    let answer = twice(asked).await;
+    admitted.headers_mut().insert("content-type", kind);
+    let answer = send_inner(admitted).await;
     assert_eq!(
         (answer.status().as_u16(), values(&answer, "grpc-status")),
         (200, vec!["13".to_owned()])
@@ -427,14 +440,14 @@ async fn a_client_learns_no_more_than_that_it_is_the_service_s_mistake() {
 }
 
 #[tokio::test]
-async fn limits_of_two_policies_by_turns_are_nested_too() {
+async fn alternating_policies_are_nested_too() {
     let memory = MemorySemaphore::new();
     let x = limit(9, memory.clone()).with_policy("x");
     let y = limit(9, memory.clone()).with_policy("y");
     let service = x.layer(y.layer(x.layer(ok())));
-    is_nested(&send(&service, request("ann")).await, "x in y in x");
-    let weighing = key::header(ACCOUNT);
-    let z = ConcurrencyLimitLayer::new(9, weighing, memory.clone()).with_policy("z");
+    assert_nested(&send(&service, request("ann")).await, "x in y in x");
+    let by_account = key::header(ACCOUNT);
+    let z = ConcurrencyLimitLayer::new(9, by_account, memory.clone()).with_policy("z");
     let service = x.layer(y.layer(z.layer(ok())));
     assert_eq!(send(&service, request("ann")).await.status(), 200);
     assert_eq!(memory.busy_keys(), 0);

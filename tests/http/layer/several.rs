@@ -35,7 +35,7 @@ fn claims(parts: &Parts) -> [Claim; 3] {
     [account(parts), route(), fleet()]
 }
 
-/// A service under all three limits, whose bodies never end.
+/// A layer with all three limits.
 fn limited(
     semaphore: impl Semaphore,
 ) -> ConcurrencyLimitLayer<impl Fn(&Parts) -> [Claim; 3] + Clone> {
@@ -43,7 +43,7 @@ fn limited(
 }
 
 #[tokio::test]
-async fn the_queue_of_a_wider_limit_is_fair_to_narrow_keys_if_the_layer_says_so() {
+async fn with_fair_queues_the_queue_of_a_wider_limit_serves_accounts_in_turn() {
     let fleet = || Claim::new("all").with_policy("fleet").with_limit(1);
     for is_fair in [false, true] {
         let store = MemorySemaphore::builder().holders(true).build();
@@ -72,10 +72,10 @@ async fn the_queue_of_a_wider_limit_is_fair_to_narrow_keys_if_the_layer_says_so(
         }
         let flows = waiting().await.into_iter().map(|info| info.flow);
         let flows: Vec<_> = flows.collect();
-        let of = |flow: &'static str| is_fair.then(|| StoredKey::whole(flow));
+        let flow = |account: &'static str| is_fair.then(|| StoredKey::whole(account));
         let expected = match is_fair {
-            true => ["ann", "bob", "ann", "ann"].map(of),
-            false => ["ann", "ann", "ann", "bob"].map(of),
+            true => ["ann", "bob", "ann", "ann"].map(flow),
+            false => ["ann", "ann", "ann", "bob"].map(flow),
         };
         assert_eq!(flows, expected);
         drop(held);
@@ -96,7 +96,7 @@ const REQUESTS: [(&str, Option<&str>); 9] = [
     ("elsewhere dee", Some("fleet")),
 ];
 
-/// Only some routes have a limit.
+/// Accounts whose names begin with `elsewhere` use a route without a limit.
 fn claims_by_route(parts: &Parts) -> Vec<Claim> {
     let account = account(parts);
     match account.key().as_bytes().starts_with(b"elsewhere") {
@@ -232,9 +232,9 @@ async fn stacked_layers_admit_and_refuse_the_same() {
                 .all(|policy| policies(&answer).contains(policy))
         );
         assert!(refused || listed.len() == 3);
-        let refusing = |lines: Vec<String>| lines.into_iter().find(|line| line.contains(";t="));
-        let reset = refusing(values(&answer, "ratelimit"));
-        assert_eq!(reset, refusing(values(&layered, "ratelimit")));
+        let with_reset = |lines: Vec<String>| lines.into_iter().find(|line| line.contains(";t="));
+        let reset = with_reset(values(&answer, "ratelimit"));
+        assert_eq!(reset, with_reset(values(&layered, "ratelimit")));
         in_flight.push((answer, layered));
     }
 }

@@ -38,7 +38,7 @@ async fn a_timeout_outside_of_the_limit_releases_the_permit_and_answers() {
 }
 
 #[tokio::test]
-async fn a_body_without_content_by_default_holds_nothing() {
+async fn a_default_body_is_empty() {
     let body = ResponseBody::<Full<Bytes>>::default();
     assert!(body.is_end_stream());
     assert_eq!(body.collect().await.unwrap().to_bytes(), "");

@@ -57,8 +57,12 @@ async fn a_request_whose_wait_is_over_is_refused() {
         .now_or_never()
         .expect("it is over")
         .expect("no error");
-    let told = values(&refused, "retry-after");
-    assert_eq!(told, ["11"], "the permit is held for 5 s, and a margin");
+    let wait = values(&refused, "retry-after");
+    assert_eq!(
+        wait,
+        ["11"],
+        "from the 5 s of the held permit, with a margin"
+    );
     assert!(matches!(error(&refused), AcquireError::TimedOut { .. }));
     assert_eq!(problem(refused).await["status"], 429);
     drop(held);

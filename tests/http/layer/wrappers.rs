@@ -20,7 +20,8 @@ use tower_semaphore::{MemorySemaphore, Operate, Policy};
 
 const BOUND: Duration = Duration::from_secs(20);
 
-async fn set(store: &Store, limit: Option<u32>) {
+/// Sets or removes an operator's limit for ann, and waits until that is in force.
+async fn set_limit(store: &Store, limit: Option<u32>) {
     let (policy, key) = (Policy::DEFAULT, "ann".into());
     let set = store.set_limit(&policy, Some(&key), limit, "").await;
     set.expect("the store answers");
@@ -32,8 +33,8 @@ async fn set(store: &Store, limit: Option<u32>) {
     .await;
 }
 
-async fn is_free(store: &Store) {
-    super::same::is_free(store, "ann").await;
+async fn wait_until_free(store: &Store) {
+    super::same::wait_until_free(store, "ann").await;
 }
 
 fn quota<B>(answer: &Response<B>) -> Vec<String> {
@@ -43,49 +44,53 @@ fn quota<B>(answer: &Response<B>) -> Vec<String> {
 pub(crate) async fn a_wrapped_store_counts_and_shows_the_limit_in_force(store: Store) {
     for (name, wrapped) in super::same::wrapped(&store) {
         let service = limit(1, wrapped).layer(stalled());
-        let own = r#""concurrency";q=1;qu="concurrent-requests""#;
+        let layer_quota = r#""concurrency";q=1;qu="concurrent-requests""#;
         let first = send(&service, request("ann")).await;
         let refused = send(&service, request("ann")).await;
         assert!(is_refused(&refused), "{name}");
-        assert_eq!([quota(&first), quota(&refused)], [[own], [own]], "{name}");
+        assert_eq!(
+            [quota(&first), quota(&refused)],
+            [[layer_quota], [layer_quota]],
+            "{name}"
+        );
 
-        set(&store, Some(2)).await;
-        let operator_s = r#""concurrency";q=2;qu="concurrent-requests""#;
+        set_limit(&store, Some(2)).await;
+        let operator_quota = r#""concurrency";q=2;qu="concurrent-requests""#;
         let second = send(&service, request("ann")).await;
         let refused = send(&service, request("ann")).await;
         assert!(is_refused(&refused), "{name}");
         let seen = [quota(&second), quota(&refused)];
-        assert_eq!(seen, [[operator_s], [operator_s]], "{name}");
+        assert_eq!(seen, [[operator_quota], [operator_quota]], "{name}");
 
-        set(&store, Some(0)).await;
+        set_limit(&store, Some(0)).await;
         let closed = send(&service, request("ann")).await;
         assert_eq!(closed.status(), 403, "{name}");
-        set(&store, None).await;
+        set_limit(&store, None).await;
         drop((first, second));
-        is_free(&store).await;
+        wait_until_free(&store).await;
     }
 }
 
 /// A timed-out wait and a full queue report the limit in force, as a full key does.
 pub(crate) async fn every_refusal_shows_the_limit_in_force(store: Store) {
-    set(&store, Some(1)).await;
+    set_limit(&store, Some(1)).await;
     for (name, wrapped) in super::same::wrapped(&store) {
         let waiting = limit(7, Arc::clone(&wrapped)).with_wait(Duration::from_millis(20));
-        let hopeless = waiting.clone().with_max_waiting(0);
+        let without_queue = waiting.clone().with_max_waiting(0);
         let held = send(&limit(7, wrapped).layer(stalled()), request("ann")).await;
-        for layer in [waiting, hopeless] {
+        for layer in [waiting, without_queue] {
             let refused = send(&layer.layer(ok()), request("ann")).await;
             assert!(is_refused(&refused), "{name}");
             let seen = r#""concurrency";q=1;qu="concurrent-requests""#;
             assert_eq!(quota(&refused), [seen], "{name}");
         }
         drop(held);
-        is_free(&store).await;
+        wait_until_free(&store).await;
     }
-    set(&store, None).await;
+    set_limit(&store, None).await;
 }
 
-pub(crate) async fn a_fault_refuses_until_it_is_over(store: Store) {
+pub(crate) async fn a_faulty_store_refuses_until_the_fault_is_over(store: Store) {
     let fails = Arc::new(AtomicBool::new(true));
     let faulty = Faulty {
         store: Arc::clone(&store),
@@ -93,12 +98,12 @@ pub(crate) async fn a_fault_refuses_until_it_is_over(store: Store) {
     };
     let service = limit(1, faulty).layer(ok());
     assert_eq!(send(&service, request("ann")).await.status(), 503);
-    is_free(&store).await;
+    wait_until_free(&store).await;
     fails.store(false, SeqCst);
     assert_eq!(send(&service, request("ann")).await.status(), 200);
 }
 
-pub(crate) async fn a_choice_counts_in_the_store_that_it_chooses(store: Store) {
+pub(crate) async fn a_split_store_counts_in_the_store_that_it_chooses(store: Store) {
     let other = MemorySemaphore::new();
     let split = Split {
         prefix: "an",
@@ -115,7 +120,7 @@ pub(crate) async fn a_choice_counts_in_the_store_that_it_chooses(store: Store) {
     }
     // Under an outer limit in one of the two stores, only keys of that store are nested.
     drop((ann, bob));
-    is_free(&store).await;
+    wait_until_free(&store).await;
     for (account, status) in [("ann", 500), ("bob", 200)] {
         let outer = limit(1, Arc::clone(&store)).layer(service.clone());
         let answer = send(&outer, request(account)).await;
@@ -142,6 +147,6 @@ async fn a_delay_delays_the_claim_and_a_drop_leaves_nothing_behind() {
 facts_of_two! {
     a_wrapped_store_counts_and_shows_the_limit_in_force
     every_refusal_shows_the_limit_in_force
-    a_fault_refuses_until_it_is_over
-    a_choice_counts_in_the_store_that_it_chooses
+    a_faulty_store_refuses_until_the_fault_is_over
+    a_split_store_counts_in_the_store_that_it_chooses
 }

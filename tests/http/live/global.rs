@@ -39,6 +39,7 @@ fn keyed(store: &MemorySemaphore) -> ConcurrencyLimitLayer<impl KeyExtractor + C
     ConcurrencyLimitLayer::new(1, key::fixed("ann"), store.clone())
 }
 
+/// Waits for the answer to a request.
 async fn done<B>(call: Held<B>) -> Response<B> {
     let answer = timeout(BOUND, call).await;
     answer.expect("it is answered").expect("it does not panic")
@@ -68,7 +69,7 @@ async fn services_that_wait_follow_the_limit_in_the_order_of_their_queue() {
     drop((answer, held));
 }
 
-/// A waiter that changes its limit does not count itself when the queue is full.
+/// A waiter whose limit changes keeps its place, and does not count against `max_waiting` again.
 #[tokio::test]
 async fn a_service_keeps_its_position_in_a_full_queue() {
     let store = MemorySemaphore::new();
@@ -85,7 +86,7 @@ async fn a_service_keeps_its_position_in_a_full_queue() {
 }
 
 /// Asserts that the key is closed. No `retry-after` is sent, because any time would be wrong.
-fn is_closed<B>(answer: &Response<B>) {
+fn assert_closed<B>(answer: &Response<B>) {
     assert_eq!(answer.status(), StatusCode::FORBIDDEN);
     for name in ["retry-after", "ratelimit", "ratelimit-policy"] {
         assert!(!answer.headers().contains_key(name), "{name}");
@@ -98,7 +99,7 @@ fn is_closed<B>(answer: &Response<B>) {
 }
 
 #[tokio::test]
-async fn a_key_that_is_closed_is_forbidden_also_to_who_waits() {
+async fn a_closed_key_is_forbidden_to_waiting_requests_too() {
     let store = MemorySemaphore::new();
     let _held = hold(&store, 1).await;
     let waits = keyed(&store).with_wait(Duration::from_secs(60));
@@ -106,27 +107,27 @@ async fn a_key_that_is_closed_is_forbidden_also_to_who_waits() {
     let waiting = arrive(&waits);
     queues(&shared(&store), 9).await;
     let global = layer(&store).layer(service_fn(ok));
-    let ready = arrive(&global);
+    let waiting_globally = arrive(&global);
     set(&store, Some(0)).await;
-    is_closed(&done(waiting).await);
-    is_closed(&done(ready).await);
-    is_closed(&done(arrive(&waits)).await);
-    is_closed(&done(arrive(&global)).await);
+    assert_closed(&done(waiting).await);
+    assert_closed(&done(waiting_globally).await);
+    assert_closed(&done(arrive(&waits)).await);
+    assert_closed(&done(arrive(&global)).await);
     set(&store, None).await;
 }
 
 #[tokio::test]
-async fn a_key_that_is_closed_is_told_as_a_problem_and_to_grpc_as_a_status() {
+async fn a_closed_key_is_a_problem_in_http_and_a_status_in_grpc() {
     let store = MemorySemaphore::new();
     set(&store, Some(0)).await;
-    let texts = keyed(&store).with_rejection(|rejection| {
+    let layer = keyed(&store).with_rejection(|rejection| {
         assert!(matches!(rejection.reason(), Reason::Acquire { .. }));
         assert_eq!((rejection.limit(), rejection.retry_after()), (0, None));
         rejection.into_response()
     });
-    let service = texts.layer(service_fn(ok));
+    let service = layer.layer(service_fn(ok));
     let Ok(answer) = service.clone().oneshot(request()).await;
-    is_closed(&answer);
+    assert_closed(&answer);
     assert_eq!(answer.headers()[CONTENT_TYPE], "application/problem+json");
     let body = http_body_util::BodyExt::collect(answer.into_body()).await;
     assert_eq!(
@@ -172,7 +173,7 @@ async fn refusals_show_the_limit_in_force_whatever_the_layer_says() {
 }
 
 #[tokio::test]
-async fn a_limit_on_trial_follows_the_limit_in_force() {
+async fn a_limit_in_shadow_follows_the_limit_in_force() {
     let store = MemorySemaphore::new();
     set(&store, Some(0)).await;
     let service = keyed(&store).with_shadow(true).layer(service_fn(ok));

@@ -30,8 +30,11 @@ const CHANGES: u32 = 60;
 struct Witness {
     /// The limit of each running request.
     running: Mutex<Vec<u32>>,
+    /// The most requests that ran at the same time.
     most: AtomicU32,
+    /// The requests that began while more ran than the highest of their limits.
     above: AtomicUsize,
+    /// The requests that were admitted under another limit than `now`.
     of_old_limit: AtomicUsize,
     stopped: AtomicBool,
     /// The only limit that may be in force now; 0 while it changes.
@@ -67,12 +70,13 @@ impl Witness {
 
     fn end(&self, limit: u32) {
         let mut running = self.running.lock();
-        let at = running.iter().position(|other| *other == limit);
-        running.swap_remove(at.expect("it runs"));
+        let index = running.iter().position(|other| *other == limit);
+        running.swap_remove(index.expect("it runs"));
     }
 }
 
-async fn come<S, B>(service: S, witness: Arc<Witness>)
+/// Sends one request after the other until the test is over.
+async fn keep_sending<S, B>(service: S, witness: Arc<Witness>)
 where
     S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
 {
@@ -94,7 +98,7 @@ async fn nobody_is_admitted_above_the_limit_in_force(store: Store) {
     }));
     let mut clients = JoinSet::new();
     for _ in 0..CLIENTS {
-        clients.spawn(come(service.clone(), Arc::clone(&witness)));
+        clients.spawn(keep_sending(service.clone(), Arc::clone(&witness)));
     }
     let mut rng = Rng::new(3);
     for _ in 0..CHANGES {
@@ -114,7 +118,7 @@ async fn nobody_is_admitted_above_the_limit_in_force(store: Store) {
     );
 }
 
-/// Sets the limit. After a while every admitted request must be under it, and all of it must be used.
+/// Sets the limit and waits. Then every request must be admitted under this limit, and all its units must be used.
 async fn settle(operator: &watch::Sender<u32>, witness: &Witness, limit: u32) {
     operator.send(limit).expect("the layer lives");
     sleep(Duration::from_millis(300)).await;

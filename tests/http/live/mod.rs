@@ -26,7 +26,7 @@ pub(crate) fn request() -> Request<String> {
     Request::new(String::new())
 }
 
-/// Returns once a claim of ann waits. `limit` must have room.
+/// Returns once a claim of ann waits. `limit` must be above the units that are held.
 pub(crate) async fn queues(store: &Store, limit: u32) {
     // A claim that does not wait may not pass the queue, so it is refused as soon as another claim waits.
     eventually("it waits", BOUND, async || {
@@ -36,9 +36,10 @@ pub(crate) async fn queues(store: &Store, limit: u32) {
     .await;
 }
 
-/// A response that keeps its permit from its arrival until it is dropped.
+/// A request in a task. Its response holds the permit until it is dropped.
 pub(crate) type Held<B> = JoinHandle<Response<B>>;
 
+/// Spawns a request.
 pub(crate) fn arrive<S, B>(service: &S) -> Held<B>
 where
     S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,

@@ -11,15 +11,15 @@ use testing::{
 use tokio::sync::watch;
 use tower::{Layer, service_fn};
 
-facts_of_two! { who_waits_keeps_limit_and_position }
+facts_of_two! { a_waiting_request_keeps_its_limit_and_position }
 
-async fn is_there<B>(held: &Held<B>) {
+async fn wait_until_admitted<B>(held: &Held<B>) {
     eventually("it is admitted", BOUND, async || held.is_finished()).await;
 }
 
-async fn who_waits_keeps_limit_and_position(store: Store) {
+async fn a_waiting_request_keeps_its_limit_and_position(store: Store) {
     let (operator, limit) = watch::channel(1);
-    // The body does not end in its first frame, so a response holds its permit.
+    // A stream reports its end only after its first frame. So a response holds its permit until it is dropped.
     let done = service_fn(async |_| {
         let body = Script::stream([Data("done")]);
         Ok::<_, Infallible>(Response::new(body))
@@ -28,26 +28,26 @@ async fn who_waits_keeps_limit_and_position(store: Store) {
         .with_wait(Duration::from_secs(60))
         .layer(done);
     let first = arrive(&service);
-    is_there(&first).await;
+    wait_until_admitted(&first).await;
     let old = arrive(&service);
     queues(&store, 9).await;
     operator.send(3).expect("the layer lives");
     let new = arrive(&service);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!old.is_finished(), "it waits under its own limit of 1");
-    assert!(!new.is_finished(), "it passes nobody");
+    assert!(!new.is_finished(), "it passes no waiter");
 
     drop(first.await.expect("it is admitted"));
-    is_there(&old).await;
-    is_there(&new).await;
+    wait_until_admitted(&old).await;
+    wait_until_admitted(&new).await;
     let third = arrive(&service);
-    is_there(&third).await;
+    wait_until_admitted(&third).await;
     operator.send(2).expect("the layer lives");
     let late = arrive(&service);
     drop(third.await);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!late.is_finished(), "two are held");
     drop(old.await);
-    is_there(&late).await;
+    wait_until_admitted(&late).await;
     drop(new);
 }

@@ -19,7 +19,7 @@ async fn connect(url: String) -> RedisSemaphore {
     RedisSemaphore::connect(url).await.expect("it connects")
 }
 
-/// The status of a request under two nested limits, one per handle.
+/// The status of a request under two nested limits, one per handle: 500 if both count in one store.
 async fn status(outer: &RedisSemaphore, inner: RedisSemaphore) -> u16 {
     let service = limit(9, outer.clone()).layer(limit(9, inner).layer(ok()));
     let answer = send(&service, request("ann")).await;
@@ -27,7 +27,7 @@ async fn status(outer: &RedisSemaphore, inner: RedisSemaphore) -> u16 {
 }
 
 #[tokio::test]
-async fn handles_to_one_server_and_prefix_are_one_store_whatever_their_way() {
+async fn handles_to_one_server_and_prefix_are_one_store_whatever_their_url() {
     let server = RedisServer::start();
     let by_name = |host| connect(format!("redis://{host}:{}/", server.port()));
     let outer = by_name("127.0.0.1").await;
@@ -40,7 +40,7 @@ async fn handles_to_one_server_and_prefix_are_one_store_whatever_their_way() {
         assert_eq!(status(&outer, inner).await, 500, "{name}");
     }
     let store: Store = std::sync::Arc::new(outer);
-    same::is_free(&store, "ann").await;
+    same::wait_until_free(&store, "ann").await;
 }
 
 #[tokio::test]

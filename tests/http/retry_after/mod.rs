@@ -10,7 +10,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 const SEEDS: u64 = 4;
 
-/// The 50 clients exceed these limits 2, 5 and 10 times.
+/// The 50 clients are 2, 5 and 10 times these limits.
 const LIMITS: [u32; 3] = [25, 10, 5];
 
 async fn outcome(load: Load) -> Outcome {
@@ -33,18 +33,19 @@ fn report(name: &str, limit: u32, outcome: &Outcome) {
     );
 }
 
-/// Asserts, for each limit and over all seeds, how many of 100 clients are admitted when they first return.
+/// Asserts for each limit that at least `least` percent of the refused clients are admitted when they first return.
+/// Also prints the figures of clients that return after one second instead.
 async fn assert_share(name: &str, hold: Hold, change: impl Fn(Load) -> Load, least: f64) {
     for limit in LIMITS {
         let load = change(Load::new(limit, hold));
-        let told = outcome(load).await;
-        report(name, limit, &told);
+        let result = outcome(load).await;
+        report(name, limit, &result);
         let constant = outcome(Load {
             constant: true,
             ..load
         });
         report("  1 s", limit, &constant.await);
-        let share = told.share() * 100.0;
+        let share = result.share() * 100.0;
         assert!(share >= least, "{name}, limit {limit}: {share:.0} %");
     }
 }
@@ -91,15 +92,16 @@ async fn clients_that_waited_in_vain_get_in_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_anything_was_seen_clients_are_spread_all_the_same() {
-    let cold = |load| Load { before: 0, ..load };
-    assert_share("10 ms, nothing seen", Hold::About(0.01), cold, 80.0).await;
-    assert_share("1 s, nothing seen", Hold::About(1.0), cold, 50.0).await;
-    assert_share("30 s, nothing seen", Hold::About(30.0), cold, 0.0).await;
+async fn before_any_permit_has_ended_clients_are_spread_too() {
+    let unseen = |load| Load { before: 0, ..load };
+    assert_share("10 ms, nothing seen", Hold::About(0.01), unseen, 80.0).await;
+    assert_share("1 s, nothing seen", Hold::About(1.0), unseen, 50.0).await;
+    assert_share("30 s, nothing seen", Hold::About(30.0), unseen, 0.0).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn processes_that_share_a_limit_tell_more_clients_than_there_is_room_for() {
+async fn clients_get_in_less_often_if_processes_share_a_limit() {
+    // Each process spreads its clients as if it had the whole limit, so more return than find room.
     for processes in [2, 4] {
         let shared = |load| Load { processes, ..load };
         let name = format!("{processes} processes, 1 s");

@@ -22,12 +22,13 @@ use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore};
 
 const CLIENTS: usize = 50;
 
-/// A random delay, half of this on average, so that clients do not act in lockstep.
+/// The bound of a random delay, so that clients do not act in lockstep.
 const JITTER_MS: usize = 10;
 
 /// The distribution of the times for which permits are held.
 #[derive(Clone, Copy)]
 pub(crate) enum Hold {
+    /// Always this time, in seconds.
     Exactly(f64),
     /// Exponentially distributed, with this mean in seconds.
     About(f64),
@@ -83,15 +84,18 @@ impl Load {
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) requests: AtomicU64,
+    /// The clients that were refused at first.
     pub(crate) returned: AtomicU64,
+    /// The clients that were admitted when they first returned.
     pub(crate) at_first_return: AtomicU64,
-    /// In seconds.
+    /// The longest `Retry-After`, in seconds.
     pub(crate) longest_told: AtomicU64,
     /// The sum over all clients of the time until they were admitted.
     pub(crate) waited_ms: AtomicU64,
 }
 
 impl Outcome {
+    /// The share of the refused clients that were admitted when they first returned.
     pub(crate) fn share(&self) -> f64 {
         self.at_first_return.load(Relaxed) as f64 / self.returned.load(Relaxed).max(1) as f64
     }
@@ -120,7 +124,7 @@ pub(crate) async fn run(load: Load) -> Arc<Outcome> {
     let layer = || {
         ConcurrencyLimitLayer::new(load.limit, claims, store.clone())
             .with_wait(load.wait)
-            .layer(service_fn(held))
+            .layer(service_fn(hold_permit))
     };
     let services: Vec<_> = (0..load.processes).map(|_| layer()).collect();
     let mut rng = Rng::new(load.seed);
@@ -144,6 +148,7 @@ pub(crate) async fn run(load: Load) -> Arc<Outcome> {
     outcome
 }
 
+/// One client: it sends its request again after each `Retry-After` until it is admitted.
 async fn come_back<S, B>(service: S, load: Load, seed: u64, outcome: Arc<Outcome>)
 where
     S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
@@ -168,11 +173,11 @@ where
             outcome.waited_ms.fetch_add(waited, Relaxed);
             return;
         }
-        let told = answer.headers()["retry-after"].to_str().expect("digits");
-        let told = told.parse().expect("seconds");
-        outcome.longest_told.fetch_max(told, Relaxed);
-        let told = if load.constant { 1 } else { told };
-        sleep(Duration::from_secs(told) + jitter(&mut rng)).await;
+        let wait = answer.headers()["retry-after"].to_str().expect("digits");
+        let wait = wait.parse().expect("seconds");
+        outcome.longest_told.fetch_max(wait, Relaxed);
+        let wait = if load.constant { 1 } else { wait };
+        sleep(Duration::from_secs(wait) + jitter(&mut rng)).await;
     }
 }
 
@@ -184,7 +189,7 @@ fn request(hold: Duration, weight: u32) -> Request<String> {
 }
 
 /// Holds the permit for the time that the request carries.
-async fn held(request: Request<String>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn hold_permit(request: Request<String>) -> Result<Response<Full<Bytes>>, Infallible> {
     let hold = request.extensions().get().copied();
     sleep(hold.unwrap_or_default()).await;
     Ok(Response::new(Full::default()))

@@ -36,7 +36,7 @@ where
     answer
 }
 
-fn told<B>(answer: &Response<B>) -> u64 {
+fn retry_after<B>(answer: &Response<B>) -> u64 {
     let value = answer.headers()["retry-after"].to_str().expect("digits");
     value.parse().expect("seconds")
 }
@@ -51,32 +51,38 @@ where
     sleep(time).await;
     let mut times = Vec::new();
     for _ in 0..others {
-        times.push(told(&send(service, account).await));
+        times.push(retry_after(&send(service, account).await));
     }
     drop(held);
     times
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_hours_tells_nobody_to_come_back_in_hours() {
+async fn a_stream_of_hours_sends_no_client_away_for_hours() {
     let service = limit(1, MemorySemaphore::new()).layer(service_fn(endless));
     hold(&service, "ann", Duration::from_secs(36_000), 0).await;
     let times = hold(&service, "ann", Duration::from_secs(1), 500).await;
-    assert_eq!(times[0], 135, "a margin over the longest hold that counts");
-    assert!(times.iter().all(|told| *told <= 600));
+    assert_eq!(
+        times[0], 135,
+        "from the longest hold that counts, with a margin"
+    );
+    assert!(times.iter().all(|wait| *wait <= 600));
     let last: BTreeSet<_> = times[400..].iter().collect();
-    assert!(last.len() > 60, "also those that do not fit are spread");
+    assert!(
+        last.len() > 60,
+        "clients for whom the schedule has no room are spread too"
+    );
 }
 
-/// Holds two permits of an account for the given ages. Returns the wait that a third client is then given.
-async fn third(service: &Endless, account: &str, ages: [u64; 2]) -> u64 {
+/// Holds two permits of an account until they have the given ages in seconds. Returns the wait of a third client.
+async fn third_wait(service: &Endless, account: &str, ages: [u64; 2]) -> u64 {
     let one = send(service, account).await;
     sleep(Duration::from_secs(ages[0] - ages[1])).await;
     let other = send(service, account).await;
     sleep(Duration::from_secs(ages[1])).await;
     let refused = send(service, account).await;
     assert_eq!([one.status(), other.status()], [200, 200]);
-    told(&refused)
+    retry_after(&refused)
 }
 
 fn streams(limit: u32) -> Endless {
@@ -85,19 +91,23 @@ fn streams(limit: u32) -> Endless {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_of_which_none_has_ended_tell_the_age_of_the_youngest() {
-    assert_eq!(third(&streams(2), "ann", [16, 16]).await, 30);
-    assert_eq!(third(&streams(2), "ann", [16, 8]).await, 15);
-    assert_eq!(third(&streams(2), "ann", [36_000, 600]).await, 113, "60 s");
+async fn if_no_stream_has_ended_the_wait_follows_from_the_age_of_the_youngest() {
+    assert_eq!(third_wait(&streams(2), "ann", [16, 16]).await, 30);
+    assert_eq!(third_wait(&streams(2), "ann", [16, 8]).await, 15);
+    assert_eq!(
+        third_wait(&streams(2), "ann", [36_000, 600]).await,
+        113,
+        "the age counts up to 60 s"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_finds_nothing_changed_is_told_ever_longer_times() {
+async fn a_client_that_is_refused_again_and_again_gets_ever_longer_waits() {
     let service = streams(1);
     let stream = send(&service, "ann").await;
     let mut times = Vec::new();
     for _ in 0..5 {
-        times.push(told(&send(&service, "ann").await));
+        times.push(retry_after(&send(&service, "ann").await));
         sleep(Duration::from_secs(times[times.len() - 1])).await;
     }
     assert!(times.is_sorted() && times[4] > 10 * times[0], "{times:?}");
@@ -105,33 +115,33 @@ async fn a_client_that_finds_nothing_changed_is_told_ever_longer_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_tell_their_age_although_others_were_short() {
+async fn the_age_of_streams_counts_although_other_requests_were_short() {
     let service = streams(2);
     for _ in 0..100 {
         hold(&service, "bob", Duration::from_millis(10), 0).await;
     }
-    assert_eq!(third(&service, "ann", [16, 16]).await, 30);
+    assert_eq!(third_wait(&service, "ann", [16, 16]).await, 30);
     assert_eq!(
-        third(&service, "bob", [0, 0]).await,
+        third_wait(&service, "bob", [0, 0]).await,
         1,
-        "each account its own"
+        "bob has no old streams"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_tell_their_age_beside_short_requests_of_another_account() {
+async fn the_age_of_streams_counts_beside_short_requests_of_another_account() {
     let service = streams(2);
     let streaming = [send(&service, "ann").await, send(&service, "ann").await];
     sleep(Duration::from_secs(16)).await;
     for _ in 0..200 {
         drop(send(&service, "bob").await);
     }
-    assert!(told(&send(&service, "ann").await) >= 16);
+    assert!(retry_after(&send(&service, "ann").await) >= 16);
     drop(streaming);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_old_stream_says_nothing_of_the_requests_beside_it() {
+async fn one_old_stream_does_not_lengthen_the_wait_for_short_requests_beside_it() {
     let service = streams(2);
     let stream = send(&service, "ann").await;
     hold(&service, "ann", Duration::from_millis(10), 0).await;
@@ -144,14 +154,14 @@ async fn one_old_stream_says_nothing_of_the_requests_beside_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_that_have_become_short_again_are_told_so() {
+async fn waits_become_short_again_when_holds_do() {
     let service = streams(2);
-    assert_eq!(third(&service, "ann", [16, 16]).await, 30);
+    assert_eq!(third_wait(&service, "ann", [16, 16]).await, 30);
     sleep(Duration::from_secs(600)).await;
     for _ in 0..200 {
         hold(&service, "ann", Duration::from_millis(10), 0).await;
     }
-    assert_eq!(third(&service, "ann", [0, 0]).await, 1);
+    assert_eq!(third_wait(&service, "ann", [0, 0]).await, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +180,7 @@ async fn a_permit_counts_no_longer_than_it_is_held_although_its_response_goes_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_are_refused_together_are_told_different_times() {
+async fn clients_that_are_refused_together_get_different_waits() {
     let service = limit(1, MemorySemaphore::new()).layer(service_fn(endless));
     let times = hold(&service, "ann", Duration::from_millis(10), 20).await;
     assert_eq!(times.iter().collect::<BTreeSet<_>>().len(), 20, "{times:?}");
@@ -178,7 +188,7 @@ async fn clients_that_are_refused_together_are_told_different_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_was_refused_is_told_its_own_times() {
+async fn a_key_that_was_refused_gets_waits_from_its_own_holds() {
     let service = limit(1, MemorySemaphore::new()).layer(service_fn(endless));
     for account in ["ann", "bob"] {
         hold(&service, account, Duration::ZERO, 1).await;
@@ -212,9 +222,10 @@ async fn a_permit_that_a_handler_keeps_counts_until_it_is_dropped() {
     socket.into_body().collect().await.expect("an empty body");
     sleep(Duration::from_secs(21)).await;
     drop(send(&service, "ann").await);
-    assert_eq!(told(&send(&service, "ann").await), 45);
+    assert_eq!(retry_after(&send(&service, "ann").await), 45);
 }
 
+/// Asserts that 1,000 clients are spread evenly over 30 s, and that the spread begins again a minute later.
 async fn assert_spread<S, B>(service: &S)
 where
     S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
@@ -222,13 +233,19 @@ where
 {
     let mut times = BTreeMap::new();
     for _ in 0..1_000 {
-        *times.entry(told(&send(service, "ann").await)).or_insert(0) += 1;
+        *times
+            .entry(retry_after(&send(service, "ann").await))
+            .or_insert(0) += 1;
     }
-    assert!(times.keys().all(|told| (1..=30).contains(told)));
-    let are_spread = |told| (25..=45).contains(&times[&told]);
+    assert!(times.keys().all(|wait| (1..=30).contains(wait)));
+    let are_spread = |wait| (25..=45).contains(&times[&wait]);
     assert!((1..29).all(are_spread), "{times:?}");
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(told(&send(service, "ann").await), 1, "another outage");
+    assert_eq!(
+        retry_after(&send(service, "ann").await),
+        1,
+        "another outage"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,11 +259,11 @@ async fn clients_of_a_closed_limit_are_spread_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_function_for_rejections_sees_the_time() {
+async fn a_custom_rejection_sees_the_wait() {
     let layer = limit(1, MemorySemaphore::new()).with_rejection(|rejection| {
         let time = rejection.retry_after();
         let response = rejection.into_response();
-        assert_eq!(time, Some(Duration::from_secs(told(&response))));
+        assert_eq!(time, Some(Duration::from_secs(retry_after(&response))));
         response
     });
     let service = layer.layer(service_fn(endless));
@@ -254,7 +271,7 @@ async fn a_function_for_rejections_sees_the_time() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_wrong_has_no_time_to_come_back() {
+async fn a_wrong_request_gets_no_wait() {
     let layer = limit(1, MemorySemaphore::new()).with_rejection(|rejection| {
         assert_eq!(rejection.retry_after(), None);
         rejection.into_response()
@@ -270,7 +287,7 @@ async fn a_request_that_is_wrong_has_no_time_to_come_back() {
 #[tokio::test(start_paused = true)]
 async fn a_storm_that_is_over_makes_nobody_wait_longer() {
     let service = limit(10, MemorySemaphore::new()).layer(service_fn(endless));
-    let longest_told = async || {
+    let longest_wait = async || {
         let mut held = Vec::new();
         for _ in 0..10 {
             held.push(send(&service, "ann").await);
@@ -278,24 +295,24 @@ async fn a_storm_that_is_over_makes_nobody_wait_longer() {
         sleep(Duration::from_secs(1)).await;
         let mut longest = 0;
         for _ in 0..20 {
-            longest = told(&send(&service, "ann").await).max(longest);
+            longest = retry_after(&send(&service, "ann").await).max(longest);
         }
         longest
     };
-    longest_told().await;
+    longest_wait().await;
     sleep(Duration::from_secs(3_600)).await;
-    let before = longest_told().await;
+    let before = longest_wait().await;
     for _ in 0..100 {
-        longest_told().await;
+        longest_wait().await;
     }
-    assert!(longest_told().await > before * 2, "the schedule is long");
+    assert!(longest_wait().await > before * 2, "the schedule is long");
     sleep(Duration::from_secs(3_600)).await;
-    assert_eq!(longest_told().await, before);
+    assert_eq!(longest_wait().await, before);
 }
 
-/// The waits that 1,000 other accounts are first given, each while its permits are held. With `is_storm`, one account
-/// is refused 4,000 times before.
-async fn others_are_told(limit: u32, is_storm: bool) -> Vec<u64> {
+/// The first waits of 1,000 accounts, each while its permits are held. With `is_storm`, another account is refused 4,000
+/// times before.
+async fn first_waits_of_others(limit: u32, is_storm: bool) -> Vec<u64> {
     let service = streams(limit);
     let mut held = Vec::new();
     for _ in 0..limit {
@@ -313,17 +330,17 @@ async fn others_are_told(limit: u32, is_storm: bool) -> Vec<u64> {
         for _ in 0..limit {
             held.push(send(&service, &account).await);
         }
-        times.push(told(&send(&service, &account).await));
+        times.push(retry_after(&send(&service, &account).await));
     }
     times
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_one_account_changes_no_time_that_another_is_told_first() {
+async fn a_storm_of_one_account_does_not_change_the_first_wait_of_another() {
     for limit in [0, 1] {
-        let without = others_are_told(limit, false).await;
-        assert_eq!(others_are_told(limit, true).await, without);
-        assert!(without.iter().all(|told| *told == 1));
+        let without = first_waits_of_others(limit, false).await;
+        assert_eq!(first_waits_of_others(limit, true).await, without);
+        assert!(without.iter().all(|wait| *wait == 1));
     }
 }
 
@@ -339,23 +356,23 @@ async fn the_refused_crowd_of_one_flow_sends_no_other_flow_away_for_longer() {
     let times = hold(&service, "ann", Duration::from_secs(1), 20).await;
     assert!(times[19] > times[0] + 20, "{times:?}");
     let _held = send(&service, "ann").await;
-    let first = told(&send(&service, "bob").await);
+    let first = retry_after(&send(&service, "bob").await);
     assert!(first <= times[0], "{first} of {times:?}");
 }
 
-/// The spread of the waits that eleven clients of an account are given.
-async fn apart(service: &Endless, account: &str) -> u64 {
-    let first = told(&send(service, account).await);
+/// The difference between the first and the last wait of eleven clients of an account.
+async fn wait_spread(service: &Endless, account: &str) -> u64 {
+    let first = retry_after(&send(service, account).await);
     let mut last = first;
     for _ in 0..10 {
-        last = told(&send(service, account).await);
+        last = retry_after(&send(service, account).await);
     }
     last - first
 }
 
 /// All accounts share one limit, each account is a flow, and ann has four times the share of the others.
 #[tokio::test(start_paused = true)]
-async fn flows_whose_clients_were_told_to_come_back_have_their_shares_of_the_slots() {
+async fn the_return_times_of_flows_follow_their_shares() {
     let shared = key::from_fn(|parts| {
         let account = parts.headers.get("x-account-id")?;
         let share = if account == "ann" { 4 } else { 1 };
@@ -365,10 +382,11 @@ async fn flows_whose_clients_were_told_to_come_back_have_their_shares_of_the_slo
     let service = BoxCloneSyncService::new(layer.layer(service_fn(endless)));
     let _held = send(&service, "ann").await;
     sleep(Duration::from_secs(1)).await;
-    let alone = apart(&service, "bob").await;
+    // Alone, bob gets each slot. Beside bob, eve gets each second slot. Beside both, ann has 4 of 6 shares.
+    let alone = wait_spread(&service, "bob").await;
     assert!(alone >= 20, "{alone}");
-    let beside_bob = apart(&service, "eve").await;
-    let of_six = apart(&service, "ann").await;
+    let beside_bob = wait_spread(&service, "eve").await;
+    let of_six = wait_spread(&service, "ann").await;
     assert!(
         beside_bob.abs_diff(2 * alone) <= 2,
         "{beside_bob} for {alone}"
