@@ -310,8 +310,8 @@ async fn a_storm_that_is_over_makes_nobody_wait_longer() {
     assert_eq!(longest_wait().await, before);
 }
 
-/// The first waits of 1,000 accounts, each while its permits are held. With `is_storm`, another account is refused 4,000
-/// times before.
+/// The first waits of 1,000 accounts, each while its permits are held. With `is_storm`, another account is refused
+/// 4,000 times before.
 async fn first_waits_of_others(limit: u32, is_storm: bool) -> Vec<u64> {
     let service = streams(limit);
     let mut held = Vec::new();
