@@ -17,7 +17,7 @@ const WINDOW: Duration = Duration::from_secs(6);
 const STEP: Duration = Duration::from_millis(500);
 const LIMIT: u32 = 60_000;
 
-/// What a stream uses on average.
+/// The mean use of a stream.
 const MEAN_USE: u32 = 1_000;
 
 /// The use of all streams.

@@ -88,8 +88,10 @@ end
 local function outlive(budget, lease, is_new)
   local windows = (budget.spent + budget.reserved) / math.max(budget.limit, 1) + 1
   local needed = math.max(windows, 2) * budget.window + lease * LEASES
-  if is_new or budget.is_empty or call('PTTL', budget.held) < needed then
-    local ttl = math.min(math.ceil(needed * 1.25), MOST_EXACT)
+  local left = budget.is_empty and 0 or call('PTTL', budget.held)
+  if is_new or left < needed then
+    -- Never shorter than before: the leases of others may be longer.
+    local ttl = math.max(math.min(math.ceil(needed * 1.25), MOST_EXACT), left)
     call('PEXPIRE', budget.held, text(ttl))
     if call('PTTL', budget.hash) < ttl then
       call('PEXPIRE', budget.hash, text(ttl * 1.25))
@@ -156,6 +158,9 @@ count_held = function(key, now, may_wait, id)
   end
   if fields[2] then
     rarely().enter_pause(budget, fields[2], now)
+  elseif is_pause(budget.head) and budget.window > 0 then
+    -- The hash alone shows that a key is paused. The pause was ended, or the hash is lost.
+    budget.has_other_pause = call('ZADD', KEYS[key + 2], 'XX', 'CH', 0, budget.head) == 1
   end
   budget.due = budget.head and rarely().due_for(budget, budget.head)
   return used_of(budget)
@@ -337,9 +342,18 @@ function rarely()
       ends = text(now + tonumber(length, 36))
       call('HSET', budget.hash, 'pause', ends .. ' ' .. id)
     end
+    if tonumber(ends) <= now then
+      if budget.window > 0 then
+        -- If it stayed, it would come back when the clock is set back. The state is saved first, so that the hash is never
+        -- empty.
+        save(budget)
+        call('HDEL', budget.hash, 'pause')
+      end
+      return
+    end
     local old = is_pause(budget.head) and budget.head
     local known = old and tonumber(call('ZSCORE', KEYS[budget.key + 2], old) or 0) or now
-    if tonumber(ends) <= known then
+    if tonumber(ends) <= math.max(known, now) then
       return
     end
     call('ZADD', KEYS[budget.key + 1], 0, id)
@@ -349,7 +363,7 @@ function rarely()
       call('ZREM', KEYS[budget.key + 1], old)
       call('ZREM', KEYS[budget.key + 2], old)
     end
-    budget.head, budget.is_paused_anew = id, known <= now
+    budget.head, budget.has_other_pause = id, known <= now
     -- The end of the pause finds the windows that have a state.
     if budget.window > 0 then
       save(budget)
@@ -368,7 +382,8 @@ function rarely()
     outlive(budget, 0, true)
   end
 
-  -- `held` has expired or is lost, so all that was reserved counts as used.
+  -- `held` has expired, so all that was reserved counts as used since the last call. If `held` was lost instead, this is too
+  -- early for permits that are in use: an eviction may admit a whole limit more.
   function rare.spend_reserved(budget)
     budget.spent = budget.spent + budget.reserved
     budget.reserved = 0
@@ -441,6 +456,7 @@ function rarely()
         hold(semaphore, id, weight, ends, ...)
       elseif is_reserved(budget, id, now) then
         call('ZADD', semaphore.held, 'GT', ends, id)
+        outlive(budget, ARGV[1] + 0)
       end
     end
 
@@ -455,7 +471,7 @@ function rarely()
         if head ~= known or budget.has_ended and not budget.answered or ms and ms < (budget.due or math.huge) then
           tell_to_poll(semaphore, 0, -math.huge)
         end
-      elseif head and budget.is_paused_anew then
+      elseif head and budget.has_other_pause then
         tell_to_poll(semaphore, 1, 0)
       end
       if budget then
