@@ -101,8 +101,8 @@ impl Keys {
         shard.pause(hash, claim, pause);
     }
 
-    /// The refusal of a claim that would wait for its own request, which holds a permit of the semaphore through an outer
-    /// layer.
+    /// The refusal of a claim that would wait for its own request, which holds a permit of the semaphore through an
+    /// outer layer.
     pub(super) fn refusal_by_own_permit(&self, claim: &Claim) -> Option<AcquireError> {
         if claim.outer().is_empty() {
             return None;

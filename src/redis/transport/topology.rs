@@ -37,8 +37,8 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
         vec![0]
     }
 
-    /// The hash slot of a key. It is 0 for all keys, except at a node of a cluster, where all keys of a command must have
-    /// the same slot.
+    /// The hash slot of a key. It is 0 for all keys, except at a node of a cluster, where all keys of a command must
+    /// have the same slot.
     fn slot(&self, _key: &str) -> u16 {
         0
     }
