@@ -1,6 +1,6 @@
 //! A server *settles* for some seconds after an outage: other processes may still admit claims without it, so a claim
-//! needs its grant and room in the share. A server that dies has not only answered late or lost one connection, so
-//! nothing is admitted without it until it has failed for a timeout.
+//! needs its grant and room in the share. Without the server nothing is admitted until it has failed for a timeout,
+//! because it may have answered other processes.
 //!
 //! Promises: P19.
 
@@ -30,8 +30,8 @@ use tower_semaphore::{
 
 const LIMIT: u32 = 8;
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Slightly less than the timeout for which a server must have failed, because the first failure may precede the first
-/// measured claim.
+/// Slightly less than `TIMEOUT`, for which a server must fail before a claim is admitted without it, because the first
+/// failure may precede the first measured claim.
 const UNTIL_CERTAIN: Duration = Duration::from_millis(700);
 
 /// With this lease hardly any refreshes are sent.
