@@ -3,7 +3,7 @@
 //! On a single machine all processors are busy, so the amount of work matters. Across a network the number of answers
 //! that a deal waits for matters.
 
-use crate::{HEAD, figures_of, trade_at, way::Way};
+use crate::{HEAD, figures_of, trade_at, variant::Variant};
 use std::time::Duration;
 use testing::{
     bench::{
@@ -22,21 +22,21 @@ pub(crate) fn compare() {
     let span = Duration::from_secs(pick(5, 20));
     let title = format!("Each way takes {WAY:?} more, {} s", span.as_secs());
     let mut table = Table::new(title, &HEAD);
-    let ways = [Way::ItemLock, Way::Library];
-    let progress = bar("far", ways.len());
-    for way in ways {
-        let named = ["5 × 5".to_owned(), way.name().to_owned()];
-        table.row(named.into_iter().chain(trade(way, span).map(figure)));
+    let variants = [Variant::ItemLock, Variant::Library];
+    let progress = bar("far", variants.len());
+    for variant in variants {
+        let named = ["5 × 5".to_owned(), variant.name().to_owned()];
+        table.row(named.into_iter().chain(trade(variant, span).map(figure)));
         progress.inc(1);
     }
     progress.finish_and_clear();
     println!("{table}");
 }
 
-fn trade(way: Way, span: Duration) -> [f64; 4] {
+fn trade(variant: Variant, span: Duration) -> [f64; 4] {
     let runtime = Runtime::new().expect("a runtime starts");
     let server = RedisServer::start();
     let proxy = runtime.block_on(Proxy::start(&server));
     proxy.delay(WAY, WAY);
-    figures_of(&trade_at(&proxy.url(), way, 5, 5, span))
+    figures_of(&trade_at(&proxy.url(), variant, 5, 5, span))
 }

@@ -6,7 +6,7 @@
 mod far;
 mod plots;
 mod trader;
-mod way;
+mod variant;
 
 use std::{
     thread,
@@ -20,10 +20,10 @@ use testing::{
     redis::RedisServer,
 };
 use trader::Tally;
-use way::Way;
+use variant::Variant;
 
 /// A variant's name, and for each size of the market the listed and bought items, the retries, and the mean wait in ms.
-type Variant = (String, Vec<[f64; 4]>);
+type VariantFigures = (String, Vec<[f64; 4]>);
 
 const HEAD: [&str; 6] = [
     "sellers × buyers",
@@ -39,36 +39,37 @@ const SIZES: [(usize, usize); 3] = [(1, 1), (5, 1), (5, 5)];
 
 fn main() {
     let span = Duration::from_secs(pick(5, 60));
-    let named = |way: Way| (way.name().to_owned(), Vec::new());
-    let mut all: Vec<Variant> = Way::ALL.map(named).into();
-    let progress = bar("market", SIZES.len() * Way::ALL.len());
+    let named = |variant: Variant| (variant.name().to_owned(), Vec::new());
+    let mut all: Vec<VariantFigures> = Variant::ALL.map(named).into();
+    let progress = bar("market", SIZES.len() * Variant::ALL.len());
     for (sellers, buyers) in SIZES {
-        for (way, (name, figures)) in Way::ALL.into_iter().zip(&mut all) {
+        for (variant, (name, figures)) in Variant::ALL.into_iter().zip(&mut all) {
             progress.set_message(format!("{name}, {sellers} x {buyers}"));
-            figures.push(figures_of(&trade(way, sellers, buyers, span)));
+            figures.push(figures_of(&trade(variant, sellers, buyers, span)));
             progress.inc(1);
         }
     }
     progress.finish_and_clear();
     report(span, &all);
     plots::draw(&all);
+    // With a server that is half a millisecond away.
     far::compare();
 }
 
 /// Lets sellers and buyers trade on a new server, each in a separate thread.
-fn trade(way: Way, sellers: usize, buyers: usize, span: Duration) -> Tally {
+fn trade(variant: Variant, sellers: usize, buyers: usize, span: Duration) -> Tally {
     let server = RedisServer::start();
-    trade_at(&server.url(), way, sellers, buyers, span)
+    trade_at(&server.url(), variant, sellers, buyers, span)
 }
 
-fn trade_at(url: &str, way: Way, sellers: usize, buyers: usize, span: Duration) -> Tally {
+fn trade_at(url: &str, variant: Variant, sellers: usize, buyers: usize, span: Duration) -> Tally {
     let end = Instant::now() + span;
     thread::scope(|scope| {
         let sellers =
-            (0..sellers).map(|number| scope.spawn(move || trader::sell(way, url, number, end)));
+            (0..sellers).map(|number| scope.spawn(move || trader::sell(variant, url, number, end)));
         let mut threads: Vec<_> = sellers.collect();
         threads.extend(
-            (0..buyers).map(|number| scope.spawn(move || trader::buy(way, url, number, end))),
+            (0..buyers).map(|number| scope.spawn(move || trader::buy(variant, url, number, end))),
         );
         let tallies = threads
             .into_iter()
@@ -87,7 +88,7 @@ fn figures_of(tally: &Tally) -> [f64; 4] {
     ]
 }
 
-fn report(span: Duration, all: &[Variant]) {
+fn report(span: Duration, all: &[VariantFigures]) {
     let title = format!("A market for {} s", span.as_secs());
     let mut table = Table::new(title, &HEAD);
     for (at, (sellers, buyers)) in SIZES.iter().enumerate() {

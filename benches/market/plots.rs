@@ -1,6 +1,6 @@
 //! The chapter's three plots, with the chapter's figures for comparison.
 
-use crate::{SIZES, Variant};
+use crate::{SIZES, VariantFigures};
 use testing::bench::{
     plot::{self, Title},
     run::pick,
@@ -36,7 +36,7 @@ const BOOK: [(&str, [[f64; 4]; 3]); 3] = [
 ];
 
 /// Plots purchases and retries per 60 s, because the chapter's runs took that time.
-pub(crate) fn draw(all: &[Variant]) {
+pub(crate) fn draw(all: &[VariantFigures]) {
     // With `--quick` a run takes 5 s.
     let minute = pick(60.0 / 5.0, 1.0);
     let title = |file, text, y| Title {
@@ -53,7 +53,7 @@ pub(crate) fn draw(all: &[Variant]) {
     bars(wait, all, 3, 1.0);
 }
 
-fn bars(title: Title<'_>, all: &[Variant], column: usize, scale: f64) {
+fn bars(title: Title<'_>, all: &[VariantFigures], column: usize, scale: f64) {
     let pick = |rows: &[[f64; 4]], scale| rows.iter().map(|row| row[column] * scale).collect();
     let ours = all
         .iter()

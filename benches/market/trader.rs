@@ -1,6 +1,6 @@
 //! Sellers and buyers. Each is a thread with separate connections, as the chapter's are processes.
 
-use crate::way::{Desk, Way};
+use crate::variant::{Desk, Variant};
 use redis::Cmd;
 use std::{
     ops::Add,
@@ -40,9 +40,9 @@ impl Tally {
 }
 
 /// Creates items and lists them until `end`.
-pub(crate) fn sell(way: Way, url: &str, number: usize, end: Instant) -> Tally {
+pub(crate) fn sell(variant: Variant, url: &str, number: usize, end: Instant) -> Tally {
     block_on(async {
-        let desk = open(way, url).await;
+        let desk = open(variant, url).await;
         let seller = format!("seller-{number}");
         let mut dice = Dice::new(number as u64 + 1);
         let mut tally = Tally::default();
@@ -63,9 +63,9 @@ pub(crate) fn sell(way: Way, url: &str, number: usize, end: Instant) -> Tally {
 }
 
 /// Keeps buying any item that is for sale, until `end`.
-pub(crate) fn buy(way: Way, url: &str, number: usize, end: Instant) -> Tally {
+pub(crate) fn buy(variant: Variant, url: &str, number: usize, end: Instant) -> Tally {
     block_on(async {
-        let desk = open(way, url).await;
+        let desk = open(variant, url).await;
         let buyer = format!("buyer-{number}");
         let fund = Cmd::hset(user(&buyer), "funds", i64::from(u32::MAX));
         fund.exec_async(&mut desk.client.shared.clone())
@@ -87,9 +87,9 @@ pub(crate) fn buy(way: Way, url: &str, number: usize, end: Instant) -> Tally {
     })
 }
 
-async fn open(way: Way, url: &str) -> Desk {
+async fn open(variant: Variant, url: &str) -> Desk {
     let client = Client::connect(url, Clock::default(), Pause::Thread).await;
-    Desk::open(way, client, url).await
+    Desk::open(variant, client, url).await
 }
 
 /// Runs a trader in this thread.

@@ -73,7 +73,7 @@ impl Bench {
     }
 }
 
-/// The folder next to the profile's folder, which is three levels above this program.
+/// `target/criterion`. This program is `target/PROFILE/deps/PROGRAM`.
 fn folder() -> PathBuf {
     let program = env::current_exe().expect("this program is a file");
     let target = program.ancestors().nth(3).unwrap_or(Path::new("target"));

@@ -44,7 +44,7 @@ impl Connector {
         let infos = urls.iter().map(|url| parsed(url));
         let infos = infos.collect::<Result<Vec<_>, _>>()?;
         if urls.len() > 1 && !servers.cluster && servers.sentinel.is_none() {
-            let unclear = "--url: several need --cluster or --sentinel";
+            let unclear = "--url: more than one URL needs --cluster or --sentinel";
             return Err(Failure::Usage(unclear.to_owned()));
         }
         let has_password = |url: &ConnectionInfo| url.redis_settings().password().is_some();
@@ -85,6 +85,7 @@ impl Connector {
             // Without a bound, because asking the Sentinels takes several round trips.
             Some(name) => builder.connect_sentinel(self.urls, name).await,
             None if is_operator => bounded(one_or_more(builder, self.urls, servers)).await?,
+            // An application also checks the server and the user's rights, which takes several calls.
             None => one_or_more(builder, self.urls, servers).await,
         };
         connected.map_err(|error| failure(&error))

@@ -46,7 +46,7 @@ pub(crate) struct Accounts {
     store: Store,
     http: Client<HttpConnector, Full<Bytes>>,
     accounts: Vec<Account>,
-    /// The number of calls of `acquire`. Each call begins with the account after that of the call before it.
+    /// The number of calls of `acquire`. Consecutive calls begin with consecutive accounts.
     calls: AtomicUsize,
     limit: u32,
     longest_pause: Duration,

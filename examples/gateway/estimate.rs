@@ -62,7 +62,7 @@ impl Estimates {
         typical.clamp(1, max.min(self.smallest_budget))
     }
 
-    /// Adds an answer that has ended to its model's mean.
+    /// Adds a finished answer to its model's mean.
     pub(crate) fn record(&self, model: &str, tokens: u32) {
         let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
         if means.len() >= MAX_MODELS && !means.contains_key(model) {

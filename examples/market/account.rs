@@ -17,7 +17,7 @@ pub(crate) struct Account(String);
 
 /// The account of a request, which is the key of its limit and the trader in the market.
 ///
-/// A function of this shape is a key extractor, so the limit and the handlers always agree on the account.
+/// The limit and the handlers both use this function, so they always agree on the account.
 pub(crate) fn from_parts(parts: &Parts) -> Result<Account, KeyError> {
     let name = match in_header(parts)? {
         Some(name) => name,

@@ -71,12 +71,12 @@ pub fn hold<B: Body, G: Send + 'static>(
 }
 
 pin_project! {
-    /// The body of a response, which releases the permit when it ends. [`hold`] makes a body that keeps any other value
-    /// as long.
+    /// The body of a response, which releases the permit when it ends. [`hold`] makes a body that keeps another value
+    /// until it ends.
     ///
     /// Frames, trailers and size are those of the inner body. The body ends when the inner body reports its end after a
-    /// frame, returns trailers or no more frames, fails, or is dropped. A body ends as soon as a server has taken its
-    /// only frame, however slowly the client reads it.
+    /// frame, returns trailers or no more frames, fails, or is dropped. A body of a single frame ends as soon as a
+    /// server has taken that frame, however slowly the client reads it.
     ///
     /// Over Redis, if the key is full, the layer polls the body once before it returns the response, and keeps that
     /// frame. If the body ends in this frame, its permit is released then.
@@ -84,8 +84,8 @@ pin_project! {
     /// # Errors
     ///
     /// Those of the inner body, boxed. Under [`OnLost::Abort`](crate::OnLost::Abort) a body whose permit is lost ends
-    /// with a [`PermitLost`](crate::PermitLost). The body of a gRPC response ends with trailers that contain
-    /// `grpc-status` 14.
+    /// with a [`PermitLost`](crate::PermitLost). If the response is gRPC, the body ends with trailers that contain
+    /// `grpc-status` 14 instead.
     pub struct ResponseBody<B> {
         #[pin]
         inner: Inner<B>,

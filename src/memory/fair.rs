@@ -1,8 +1,9 @@
 //! The order of a fair queue: start-time fair queueing (Goyal, Vin and Cheng, 1996), as in Redis.
 //!
-//! A waiter's rank is its start tag. A claim starts where its flow's last claim finishes, or behind the virtual time if
-//! that is later. The virtual time is the start tag of the head. So an idle flow saves up no turns, and no new claim is
-//! placed before a head that does not fit.
+//! A claim gets two numbers when it joins: a start tag, which is its rank in the queue, and a finish, which is the
+//! start tag plus the claim's cost. It starts at the finish of its flow's last claim, or behind the virtual time if
+//! that is later. The virtual time is the start tag of the head. So an idle flow saves up no turns, and no new claim
+//! is placed before the head, even while the head waits for more room than the new claim needs.
 
 use crate::semaphore::{Claim, CompactKey, Units};
 use foldhash::fast::RandomState;
@@ -11,8 +12,9 @@ use std::{
     collections::{BinaryHeap, HashMap, VecDeque},
 };
 
-/// The distance that one unit moves the tags of a flow with share 1. Any share is exact to one percent. Newcomers find
-/// free tags while the shares of all waiting flows add up to less than this.
+/// The distance that one unit moves the tags of a flow with share 1. At the largest share the distance is still 1,000,
+/// so rounding changes no share by more than one percent. A flow takes about one in `UNIT / share` tags, so newcomers
+/// find a free tag nearby while the shares of all waiting flows add up to less than this.
 const UNIT: i64 = 100_000;
 
 /// With fewer flows than this, none is forgotten.
@@ -41,8 +43,8 @@ impl FairTurn {
     }
 }
 
-/// A budget's units move the tags by less if the limit is high for its window. So a full budget moves them by a billion
-/// per second of its window at most, and they stay within range.
+/// How far a claim moves the tags of its flow. Claims of a budget's whole limit together move them by about a billion
+/// per second of its window at most, whatever the limit is, so tags stay within range.
 fn cost_of(units: Units, share: i64) -> i64 {
     const PER_MILLI: i64 = 1_000_000;
     let (weight, limit) = (i64::from(units.weight), i64::from(units.limit.max(1)));
@@ -69,7 +71,8 @@ pub(super) struct FairPosition<'a> {
 pub(super) struct Tags {
     /// The virtual time.
     time: i64,
-    /// The finish of each flow's last claim. A finish behind the virtual time is kept until it is forgotten.
+    /// The finish of each flow's last claim. A finish behind the virtual time has no effect, and is removed later: see
+    /// `forget_at`.
     finishes: HashMap<Option<CompactKey>, Finish, RandomState>,
     /// At this number of flows, those that have finished are forgotten. Then the number is set to twice the flows that
     /// remain, because forgetting looks at all flows.
@@ -84,10 +87,11 @@ struct Finish {
     has_gap: bool,
 }
 
-/// The waiters of a flow behind its first gap. The next of them starts at `slot` or later.
+/// The first gap of a flow, and the waiters of the flow behind it, which move up.
 struct Gap {
+    /// The tag from which the next of these waiters may start.
     slot: i64,
-    /// Their positions in the queue.
+    /// The positions of these waiters in the queue.
     later: VecDeque<usize>,
 }
 
@@ -140,8 +144,8 @@ impl Tags {
     /// Moves the waiters behind a gap up. Takes all positions in order, and returns their new starts.
     ///
     /// Each waiter starts where the waiter before it in its flow now finishes, and the flow's finish moves too. No
-    /// waiter moves before the virtual time, so claims that came before the first flow stay ahead. No waiter takes the
-    /// tag of a waiter that does not move.
+    /// waiter moves before the virtual time, so waiters that joined before the queue became fair stay ahead. No waiter
+    /// takes the tag of a waiter that does not move.
     pub(super) fn close_gaps<'a>(
         &mut self,
         places: impl Iterator<Item = FairPosition<'a>>,
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_moves_up_takes_the_tag_of_no_other_flow_and_costs_what_it_did() {
+    fn a_waiter_that_moves_up_skips_tags_of_other_flows_and_keeps_its_cost() {
         let (mut tags, light, heavy) = (Tags::after(0), turn("ann", 1, 1), turn("ann", 3, 1));
         let (bob, eve) = (turn("bob", 1, 1), turn("eve", 1, 1));
         for start in [1, 300_001, 400_001] {

@@ -55,7 +55,7 @@ fn decided_after_pauses<T>(
 }
 
 fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireError> {
-    let loss = keys.has_holders.then(Arc::default);
+    let loss = keys.lists_holders.then(Arc::default);
     let details = |claim| loss.as_ref().map(|loss| keys.details(claim, loss));
     if let [claim] = claims {
         let level = MemoryLevel::acquire(keys, claim, details(claim));

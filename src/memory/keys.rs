@@ -23,11 +23,11 @@ pub(super) struct Keys {
     /// Hashes keys fast, with a random seed. A client that found out the seed could send keys that collide. Such keys
     /// would slow each other down only while their permits are held at the same time.
     hasher: SeedableRandomState,
-    /// The free places for waiting claims. Claims on trial use the second semaphore, which has the same number of
-    /// places.
+    /// The free places for waiting claims. Claims of limits in shadow use the second semaphore, which has the same
+    /// number of places.
     slots: [Arc<Semaphore>; 2],
-    /// True if permits are listed.
-    pub(super) has_holders: bool,
+    /// True if operators can list the holders of permits.
+    pub(super) lists_holders: bool,
     serial: AtomicU64,
     pub(super) limits: Arc<Limits>,
     pub(super) clock: Clock,
@@ -35,12 +35,12 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn new(has_holders: bool, max_waiting: u32) -> Self {
+    pub(super) fn new(lists_holders: bool, max_waiting: u32) -> Self {
         let (seed, limits) = (RandomState::new().hash_one(0), Arc::default());
         Self {
             hasher: SeedableRandomState::with_seed(seed, SharedSeed::global_random()),
             slots: [(); 2].map(|()| Arc::new(Semaphore::new(max_waiting as usize))),
-            has_holders,
+            lists_holders,
             serial: AtomicU64::new(first_serial()),
             shards: array::from_fn(|_| Arc::new(Shard::new(&limits))),
             limits,
@@ -74,7 +74,7 @@ impl Keys {
         shard.change_each(hash, is_it, change)
     }
 
-    /// Changes the entries of a key that the store has, one for each window.
+    /// Changes all entries of a key. It has one for each window.
     pub(super) fn change_each<R>(
         &self,
         policy: &Policy,
@@ -101,14 +101,14 @@ impl Keys {
         shard.pause(hash, claim, pause);
     }
 
-    /// The refusal of a claim that would wait for a permit that its request already holds through an outer layer.
-    pub(super) fn own_permit(&self, claim: &Claim) -> Option<AcquireError> {
+    /// The refusal of a claim that would wait for its own request, which holds a permit of the semaphore through an
+    /// outer layer.
+    pub(super) fn refusal_by_own_permit(&self, claim: &Claim) -> Option<AcquireError> {
         if claim.outer().is_empty() {
             return None;
         }
-        let full = |entry: &mut Entry, _: &mut Counts| entry.refusal(claim.checked_units());
-        let full = self.change(claim, full)?;
-        let refusal = full.error(claim.policy());
+        let refuse = |entry: &mut Entry, _: &mut Counts| entry.refusal(claim.checked_units());
+        let refusal = self.change(claim, refuse)?.error(claim.policy());
         refusal
             .semaphore()
             .is_some_and(|id| claim.is_within(id))
@@ -123,11 +123,11 @@ impl Keys {
         }
     }
 
-    /// Makes the details of a claim for operators. Its holder is notified through `loss`.
+    /// Makes the details of a claim for operators. `loss` notifies the holder if the permit is revoked.
     #[cold]
     pub(super) fn details(&self, claim: &Claim, loss: &Arc<Loss>) -> Arc<Details> {
         let serial = self.serial.fetch_add(1, Relaxed);
-        Details::new(claim, serial, self.has_holders, loss)
+        Details::new(claim, serial, self.lists_holders, loss)
     }
 
     /// Takes a place among the waiters of the store. Returns `None` if none is free.

@@ -91,7 +91,7 @@ impl MemorySemaphore {
     #[inline(always)]
     fn try_one(&self, claims: &[Claim]) -> Option<Permit> {
         let [claim] = claims else { return None };
-        claim.units().ok().filter(|_| !self.0.has_holders)?;
+        claim.units().ok().filter(|_| !self.0.lists_holders)?;
         let level = MemoryLevel::acquire(&self.0, claim, None).ok()?;
         Some(unlinked_permit(slice::from_ref(claim), Few::One([level])))
     }
@@ -103,7 +103,7 @@ impl MemorySemaphore {
         }
         if let Some(full) = claims
             .into_iter()
-            .find_map(|claim| self.0.own_permit(claim))
+            .find_map(|claim| self.0.refusal_by_own_permit(claim))
         {
             return Acquire::ready(Err(full));
         }

@@ -30,8 +30,8 @@ const MIN_ATTEMPT_TIME: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy)]
 pub(super) enum To<'a> {
     Server(usize),
-    /// The current server of a key. At most one of the commands may name keys: after its redirect all are sent to the
-    /// other server.
+    /// The current server of a key. At most one of the commands may name keys, because a redirect of one sends all to
+    /// the other server.
     Key(&'a str),
     /// Like `Key`, but commands that may have run are not sent again.
     KeyOnce(&'a str),
@@ -79,9 +79,10 @@ impl Store {
         connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
     }
 
-    /// Returns a connection that has just answered a `PING`. A connection that closed while idle may look open until it
-    /// is used, and a command that fails on it may have run. If no connection answers by the deadline, the error is
-    /// that of a failed attempt to connect, because no command was sent.
+    /// Returns a connection that has just answered a `PING`, which may run twice. A connection that closed while idle
+    /// may look open until it is used, and after a failure of another command it is not known if it has run. If no
+    /// connection answers by the deadline, the error is that of a failed attempt to connect, because no command was
+    /// sent.
     async fn tested_connection(
         &self,
         server: usize,

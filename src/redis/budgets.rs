@@ -5,7 +5,7 @@ use crate::semaphore::{BudgetUsage, PermitInfo};
 use redis::cmd;
 use std::{collections::HashMap, time::Duration};
 
-/// The name of no real window. A pause under this name applies to all windows that are not in use yet.
+/// The name under which a pause applies to all windows that are not in use yet. No real window is 0 ms long.
 pub(super) const NO_WINDOW: &str = "0";
 
 /// The fields of the hash in which the budgets of a key have their states: see `budget.lua`.
@@ -123,7 +123,7 @@ mod tests {
             Some((usage.spent, usage.reserved))
         };
         let usage = |now| usage_beside(now, 30);
-        // A unit comes back each second. At 5,000 ms, 59 of 60 parts of the first have.
+        // A unit comes back each second. At 5,000 ms, 59,000 of the 60,000 parts of the first have.
         let expected = [
             (4_000, 100),
             (5_016, 100),

@@ -39,9 +39,9 @@ const SUFFIXES: [&str; 2] = [":held", ":queue"];
 /// The holder of a revoked permit is notified by a message at once. If the message is lost with its connection, the
 /// holder learns of the revocation when its process has subscribed again. At the latest it learns of it at the next
 /// refresh of the permit, a third of a lease later. The server stores the id of the permit for an hour, or for eight
-/// leases if that is longer. So a holder that cannot reach the server for that long does not get the permit back. A
-/// failover may lose a revocation before the holder was notified, unless [`min_replicas`](super::Builder::min_replicas)
-/// requires replicas to have it.
+/// leases if that is longer. So a holder that is cut off for no longer than that cannot regain the permit. A failover
+/// may lose a revocation before the holder was notified, unless [`min_replicas`](super::Builder::min_replicas) requires
+/// replicas to have it.
 ///
 /// A call takes at most two [timeouts](super::Builder::timeout) once it is sent. A store has at most 32 such calls in
 /// flight, and others wait for their turn. `usage`, `keys` and `counts` make one call per page, `usage` and `processes`
@@ -97,7 +97,7 @@ impl Operate for RedisSemaphore {
             checked?;
             match set.await? {
                 true => Ok(()),
-                false => Err(StoreError::new("there are as many limits as there may be")),
+                false => Err(StoreError::new("too many limits are set: remove one first")),
             }
         })
     }
@@ -227,8 +227,8 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the pause of a semaphore. Returns false if it was not paused. The pause of this process ends too, unless
-    /// the call cannot have run.
+    /// Ends the pause of a semaphore. Returns false if it was not paused. Unless the call certainly has not run, this
+    /// process no longer observes the pause either.
     async fn resume(&self, name: Arc<str>) -> Result<bool, CallError> {
         let was_paused = self.set_pause(&name, None).await;
         if !matches!(was_paused, Err(CallError::Unavailable(_))) {
@@ -241,7 +241,8 @@ impl Store {
     /// them.
     async fn set_pause(&self, name: &str, pause: Option<&Pause>) -> Result<bool, CallError> {
         let mut has_changed = self.set_one_pause(name, pause).await?;
-        // Before the windows are listed, so that a window that comes into use afterwards finds the pause, or its end.
+        // For windows that are not in use yet. Comes before the budgets are listed, so that a window that comes into
+        // use in between is not missed.
         let unused = format!("{name}{NO_WINDOW}");
         let for_unused = self.set_one_pause(&unused, pause).await;
         let budgets = self.budget_names(name).await?;
@@ -249,7 +250,7 @@ impl Store {
             has_changed |= self.set_one_pause(name, pause).await?;
         }
         match for_unused {
-            // A user without the rights for budgets has none to pause.
+            // A Redis user without rights for the keys of budgets has no budgets.
             Err(error) if error.is_denied() && budgets.is_empty() => Ok(has_changed),
             changed => Ok(has_changed | changed?),
         }
@@ -286,7 +287,8 @@ impl Store {
         let key = self.owner.limits_key();
         let turn = self.operator_turn().await;
         let set = self.change(setting, To::Key(&key), turn.deadline).await;
-        // After an error the limit may have been set. So it is read in the background, and the caller does not wait.
+        // Waits until this process has read the limit that was set. After an error the limit may have been set too, so
+        // the reading only begins: the deadline is now.
         let uses_limits = self.settings.claims && !self.driver.is_shut();
         let until = match set {
             Ok(_) if uses_limits => turn.deadline,
@@ -407,7 +409,7 @@ fn group_into_permits(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
         let (name, new) = (read.lease.name, permit_info(id, &read, 0, *ends));
         let permit = permits.entry((read.process, name.permit));
         let (first, permit) = permit.or_insert_with(|| (name.lease, new.clone()));
-        // Its lease that ends first ends the permit.
+        // A permit ends with the first of its leases that ends.
         let (weight, ends) = (permit.weight + 1, permit.ends.min(new.ends));
         if name.lease <= *first {
             (*first, *permit) = (name.lease, new);

@@ -24,8 +24,8 @@ const GRPC_WEB: [&str; 2] = ["application/grpc-web", "application/grpc-web-text"
 
 /// The content type of a gRPC or gRPC-Web request; `None` for other requests.
 ///
-/// The content type alone is not enough, because the refusal of a gRPC request has status 200. If that answered a GET,
-/// a shared cache could store it for all clients.
+/// Only a POST with such a content type counts: a refusal has status 200, so a shared cache could store the refusal of
+/// a GET for all clients.
 pub(super) fn content_type(parts: &Parts) -> Option<&HeaderValue> {
     let headers = &parts.headers;
     let kind = media_type(headers).filter(|_| parts.method == Method::POST)?;

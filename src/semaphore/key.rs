@@ -164,8 +164,8 @@ impl From<&[u8]> for Key {
     }
 }
 
-/// Copies the bytes, because stores drop keys while they hold a lock, and the last drop of [`Bytes::from_owner`] runs
-/// code of the owner.
+/// Copies the bytes, because stores drop keys while they hold a lock. The drop of a key that shared a
+/// [`Bytes::from_owner`] could run code of the owner.
 impl From<Bytes> for Key {
     fn from(key: Bytes) -> Self {
         key[..].into()
@@ -258,7 +258,6 @@ enum Compact {
 impl CompactKey {
     pub(crate) fn new(key: &Key) -> Self {
         Self(match key.digest() {
-            // A copy, because the key may be a slice of a much larger buffer.
             None => Compact::Whole(key.as_bytes().into()),
             Some(digest) => Compact::Hashed(*digest),
         })

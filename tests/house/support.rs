@@ -18,12 +18,12 @@ fn is_alive(pid: u32) -> bool {
 }
 
 #[test]
-fn a_server_is_gone_when_its_handle_is_dropped_even_if_it_was_stopped() {
-    for is_stopped in [false, true] {
+fn a_server_is_gone_when_its_handle_is_dropped_even_if_it_was_suspended() {
+    for is_suspended in [false, true] {
         let server = RedisServer::start();
         let pid = server.pid();
         assert!(is_alive(pid));
-        if is_stopped {
+        if is_suspended {
             server.stop();
         }
         drop(server);

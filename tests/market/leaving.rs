@@ -45,10 +45,15 @@ struct Tally {
 type Shared<T> = Arc<Mutex<T>>;
 
 /// The addresses of the markets that accept requests.
-type Open = Shared<Vec<String>>;
+type OpenUrls = Shared<Vec<String>>;
 
 /// Requests the paths in turn from an open market, chosen by the client's number. Ends when no market is open.
-async fn request_until_closed(account: String, number: usize, open: Open, tally: Shared<Tally>) {
+async fn request_until_closed(
+    account: String,
+    number: usize,
+    open: OpenUrls,
+    tally: Shared<Tally>,
+) {
     for path in PATHS.iter().cycle() {
         let url = {
             let open = open.lock().expect("no panic");
@@ -77,7 +82,7 @@ async fn request_until_closed(account: String, number: usize, open: Open, tally:
 }
 
 /// Starts five clients of each account, as many as it has permits.
-fn start_clients(open: &Open) -> (JoinSet<()>, Shared<Tally>) {
+fn start_clients(open: &OpenUrls) -> (JoinSet<()>, Shared<Tally>) {
     let tally = Shared::default();
     let mut clients = JoinSet::new();
     for account in 0..ACCOUNTS {
@@ -117,7 +122,7 @@ async fn wait_until_served(tally: &Shared<Tally>, more: usize) {
 async fn a_market_that_stops_under_load_ends_its_responses_and_gives_every_permit_back() {
     let server = RedisServer::start();
     let market = start(&server, "0").await;
-    let open = Open::new(Mutex::new(vec![market.url().to_owned()]));
+    let open = Arc::new(Mutex::new(vec![market.url().to_owned()]));
     let (clients, tally) = start_clients(&open);
     // These streams and sockets outlast the market's time limit for its shutdown. Nothing reads them.
     let _endless = streams(&market.client("stuck"), 3).await;
@@ -142,7 +147,7 @@ async fn three_markets_that_restart_one_by_one_refuse_no_request_and_leave_no_pe
         markets.push(start(&server, "5000").await);
     }
     let urls = markets.iter().map(|market| market.url().to_owned());
-    let open = Open::new(Mutex::new(urls.collect()));
+    let open = Arc::new(Mutex::new(urls.collect()));
     let (clients, tally) = start_clients(&open);
     wait_until_served(&tally, 200).await;
 

@@ -1,5 +1,6 @@
-//! The policy admits no claim until it is clear that all processes have lost the server. Once the server answers again,
-//! no claim is held to the share.
+//! A server *settles* for some seconds after an outage: other processes may still admit claims without it, so a claim
+//! needs its grant and room in the share. Without the server nothing is admitted until it has failed for a timeout,
+//! because it may have answered other processes.
 //!
 //! Promises: P19.
 
@@ -29,9 +30,9 @@ use tower_semaphore::{
 
 const LIMIT: u32 = 8;
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Slightly less than the time from the first failure until an outage is clear, because the failure precedes the first
-/// measured claim.
-const CLEAR: Duration = Duration::from_millis(700);
+/// Slightly less than `TIMEOUT`, for which a server must fail before a claim is admitted without it, because the first
+/// failure may precede the first measured claim.
+const UNTIL_CERTAIN: Duration = Duration::from_millis(700);
 
 /// With this lease hardly any refreshes are sent.
 fn patient() -> Builder {
@@ -61,12 +62,12 @@ async fn admits(store: &RedisSemaphore) -> Duration {
 async fn a_server_that_dies_while_it_settles_counts_as_gone_only_after_a_while() {
     let mut server = RedisServer::start();
     let (proxy, [store, other]) = two_stores(&server, patient().timeout(TIMEOUT)).await;
-    // Only this process has lost the server, and afterwards it settles.
+    // Only this process loses its connection. For this process the server settles once it answers again.
     proxy.refuse().await;
     proxy.kill(End::Reset);
     opens(&store).await;
     proxy.accept().await;
-    eventually("it answers", BOUND, async || {
+    eventually("the server answers", BOUND, async || {
         let permit = store.acquire(claim(LIMIT)).await;
         permit.is_ok_and(|permit| !permit.is_degraded())
     })
@@ -76,7 +77,10 @@ async fn a_server_that_dies_while_it_settles_counts_as_gone_only_after_a_while()
     assert_eq!(held.len() as u32, LIMIT);
     server.kill();
     let after = admits(&store).await;
-    assert!(after >= CLEAR, "admitted {after:?} after the first failure");
+    assert!(
+        after >= UNTIL_CERTAIN,
+        "admitted {after:?} after the first failure"
+    );
 }
 
 /// The share applies only until the server has settled.
@@ -94,6 +98,7 @@ async fn claims_that_wait_while_the_server_returns_do_not_count_as_its_failures(
     })
     .await;
     let wait = || store.acquire(claim(LIMIT).with_wait(Duration::from_millis(100)));
+    // The share is full, so this claim waits in vain. Its wait has ended when the release makes room in the share.
     let waiter = tokio::spawn(wait());
     sleep(Duration::from_millis(250)).await;
     share.pop();
@@ -111,7 +116,7 @@ async fn claims_that_wait_while_the_server_returns_do_not_count_as_its_failures(
     }
     assert!(
         granted.is_ok_and(|permit| !permit.is_degraded()),
-        "it settles"
+        "the server has settled"
     );
 }
 
@@ -134,6 +139,7 @@ async fn a_claim_whose_task_is_not_polled_is_no_outage() {
     // The server has answered every call, so neither claim may be degraded.
     match (acquire.await, other) {
         (Ok(permit), Err(AcquireError::Full { .. })) => assert!(!permit.is_degraded()),
+        // The claim timed out before it was polled again, so its unit is free.
         (Err(AcquireError::Store { .. }), Ok(other)) => assert!(!other.is_degraded()),
         answers => panic!("{answers:?}"),
     }
@@ -154,7 +160,7 @@ impl Blocked {
                 let claim = Claim::new("other").with_limit(1_000);
                 let claim = tokio::spawn(own.acquire(claim));
                 tokio::task::yield_now().await;
-                thread::sleep(CLEAR);
+                thread::sleep(UNTIL_CERTAIN);
                 drop(claim.await.expect("no panic"));
             }
         };

@@ -74,8 +74,8 @@ async fn a_late_subscription_finds_the_revocations_that_it_missed() {
     until_lost(&permit).await;
 }
 
-/// The ids of the leases that hold units. A unit's member is the id, followed by a colon and a number from the second
-/// unit on.
+/// The ids of the leases that hold units. The member of a lease's first unit is the id. Each further unit's member is
+/// the id, a colon and a number.
 async fn ids_of_held(raw: &mut Raw) -> BTreeSet<String> {
     let members = raw.zmembers(HELD).await.into_iter();
     let texts = members.map(|(member, _)| String::from_utf8(member).expect("it is text"));
@@ -107,6 +107,7 @@ async fn a_permit_grows_up_to_the_limit_one_unit_at_a_time() {
         raw.zmembers(HELD).await.len() == 100
     })
     .await;
+    // The ids of the permit's first lease and of at most 32 growths.
     let ids = ids_of_held(&mut raw).await.len();
     assert!(ids <= 33, "{ids} ids");
 }
@@ -183,7 +184,7 @@ async fn a_stopped_process_learns_of_its_loss_when_it_continues() {
     assert!(process.is_lost("p"));
     let successor = successor.expect("it was granted");
     assert!(successor.token() > Some(old));
-    // While the successor holds the unit, the lost permit cannot be granted again.
+    // The successor still holds the unit, so the process has regained nothing that it could release.
     assert!(!process.release("p"));
     drop(successor);
 }
@@ -252,7 +253,7 @@ async fn serves(store: &RedisSemaphore, raw: &mut Raw) {
 }
 
 #[test]
-fn an_idle_runtime_that_connected_holds_up_claims_of_another_runtime_only_briefly() {
+fn claims_of_a_runtime_are_soon_answered_while_the_runtime_that_connected_is_idle() {
     let server = RedisServer::start();
     let idle = Builder::new_current_thread().enable_all().build();
     let (idle, busy) = (idle.expect("one"), Runtime::new().expect("two"));
@@ -289,8 +290,8 @@ async fn a_release_whose_future_is_not_polled_is_sent_and_so_are_earlier_drops()
     let (dropped, released) = (permit(&ours, 2).await, permit(&ours, 2).await);
     drop(dropped);
     let release = released.release();
-    // This bound is far below the timeout of a call that was built but never sent.
     let both = || async { (other.acquire(claim(2)).await, other.acquire(claim(2)).await) };
+    // `BOUND` is half the timeout of a call, so this fails if the release was built but not sent.
     eventually("both are free", BOUND, async || {
         matches!(both().await, (Ok(_), Ok(_)))
     })

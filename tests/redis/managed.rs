@@ -113,7 +113,7 @@ async fn granted(claims: Vec<Claim>, store: RedisSemaphore) -> Permit {
 /// Many light, heavy and many-level claims are made at once, so that calls become as large as possible. Then their
 /// permits are refreshed and released.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_has_more_arguments_than_services_accept_or_uses_a_key_that_it_does_not_name() {
+async fn calls_have_no_more_arguments_than_services_accept_and_name_every_key_that_they_use() {
     let server = RedisServer::start();
     // Large calls take long on a busy machine.
     let (lease, timeout) = (9 * LEASE, 3 * LEASE);
@@ -127,17 +127,17 @@ async fn no_call_has_more_arguments_than_services_accept_or_uses_a_key_that_it_d
     let heavy = (0..6).map(|at| vec![claim(at + 9_000, MAX_WEIGHT).with_weight(MAX_WEIGHT)]);
     let wide = (0..40).map(|at| levels(at, 4).collect());
     let widest = (0..12).map(|at| levels(at, MAX_CLAIMS).collect());
-    let heavier = |claim: Claim| claim.with_weight(MAX_UNITS / 4);
-    let heaviest = (0..2).map(|at| levels(20_000 + 4 * at, 4).map(heavier).collect());
+    let with_quarter = |claim: Claim| claim.with_weight(MAX_UNITS / 4);
+    let heavy_levels = (0..2).map(|at| levels(20_000 + 4 * at, 4).map(with_quarter).collect());
     let crowd = single
         .chain(same)
         .chain(heavy)
-        .chain(heaviest)
+        .chain(heavy_levels)
         .chain(wide)
         .chain(widest);
     let permits = acquire_each(crowd, &store).await;
     let mut end = 0.0;
-    eventually("they are refreshed twice", BOUND, async || {
+    eventually("they are refreshed", BOUND, async || {
         let now = raw.zmembers("semaphore:2:{concurrency:0}:held").await[0].1;
         let is_later = end > 0.0 && now > end;
         end = if end == 0.0 { now } else { end };

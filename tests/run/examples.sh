@@ -18,7 +18,7 @@ clean_up() {
 }
 
 examples() {
-    local source name try
+    local source name runner
     # Built in the same way as by the tests.
     cargo build --all-features "${members[@]}" --examples --bins || return
     start_redis
@@ -27,15 +27,16 @@ examples() {
         name=${name%/main.rs}
         name=${name%/src}
         name=${name%.rs}
-        try=try_example
-        [ "$name" != crawler ] || try=run_example
-        "$try" "$name" "$name"
+        runner=try_example
+        [ "$name" != crawler ] || runner=run_example
+        # The first argument is a title, the second the example.
+        "$runner" "$name" "$name"
         grep -rq REDIS_URL "examples/$name"* || continue
-        "$try" "$name with Redis" "$name" "REDIS_URL=redis://127.0.0.1:$redis_port/"
+        "$runner" "$name with Redis" "$name" "REDIS_URL=redis://127.0.0.1:$redis_port/"
     done
 }
 
-# Prints the path of an example's program. Cargo does not treat an example with a separate package as an example.
+# Prints the path of an example's program. An example with a separate package is built as a program, in `debug`.
 program() {
     local folder=${CARGO_TARGET_DIR:-target}/debug
     [ -e "examples/$1/Cargo.toml" ] || folder+=/examples

@@ -37,7 +37,8 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
         vec![0]
     }
 
-    /// The hash slot of a key. It is 0 for all keys unless a command may name keys of one slot only.
+    /// The hash slot of a key. It is 0 for all keys, except at a node of a cluster, where all keys of a command must
+    /// have the same slot.
     fn slot(&self, _key: &str) -> u16 {
         0
     }
@@ -57,7 +58,8 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
         (0, Vec::new())
     }
 
-    /// Does the work that runs beside calls, until the map may have changed. The keeper's thread always waits for it.
+    /// Watches the servers for changes of the map. Returns when the map may have changed, and the keeper's thread then
+    /// calls it again.
     fn watch(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(pending())
     }
@@ -119,6 +121,7 @@ impl Topology for Single {
 }
 
 async fn is_node(connection: &Connection) -> bool {
+    // Such a server ends connections at `INFO`.
     if connection.endpoint().is_basic() {
         return false;
     }
@@ -131,8 +134,9 @@ async fn is_node(connection: &Connection) -> bool {
 /// The number of slots in a cluster.
 pub(super) const SLOTS: usize = 16_384;
 
-/// The slot of a key, or of a semaphore's name, with which the names of all its keys begin. As the specification of
-/// Redis Cluster requires, only the text within the first braces is hashed, unless it is missing or empty.
+/// The slot of a key. All keys of a semaphore begin with its name, so this also finds their slot by the name. As the
+/// specification of Redis Cluster requires, only the text within the first braces is hashed, unless it is missing or
+/// empty.
 pub(super) fn slot_of(key: &str) -> u16 {
     let within = key
         .split_once('{')

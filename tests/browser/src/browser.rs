@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use testing::wait::{eventually, within};
 
-/// Longer than any wait here should take, so that a test fails instead of hanging.
+/// Longer than any wait except the start should take, so that a test fails instead of hanging.
 pub const BOUND: Duration = Duration::from_secs(30);
 
 /// A headless browser. It ends when it is dropped.
@@ -139,8 +139,8 @@ impl Browser {
         .await;
     }
 
-    /// The errors that the browser has logged since the last call.
-    pub async fn logged_errors(&self) -> Vec<String> {
+    /// All messages that the browser has logged since the last call.
+    pub async fn take_log(&self) -> Vec<String> {
         let entries = within("a log", BOUND, self.client.issue_cmd(Console)).await;
         let entries = entries.expect("it has a log");
         let entries = entries.as_array().expect("a list");

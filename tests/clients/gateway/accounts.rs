@@ -2,14 +2,14 @@
 //!
 //! Promises: P17, P26.
 
-use super::client::{Gateway, REFUSING, RICH, SILENT};
+use super::client::{AMPLE_BUDGETS, Gateway, REFUSING, SILENT_UPSTREAM};
 use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn a_pause_lasts_at_most_the_cooldown_whatever_the_upstream_asks_for() {
     let extra = [("UPSTREAMS", "fake"), ("COOLDOWN_MS", "100000")];
     let gateway = Gateway::start(&[&REFUSING[..], &extra].concat()).await;
-    gateway.overload("fake", 600).await;
+    gateway.overload_for_seconds("fake", 600).await;
     let retry_after = gateway
         .complete("ann", 1)
         .await
@@ -22,15 +22,19 @@ async fn a_pause_lasts_at_most_the_cooldown_whatever_the_upstream_asks_for() {
 async fn a_request_waits_until_a_pause_of_all_accounts_ends() {
     let gateway = Gateway::start(&[("WORD_MS", "0")]).await;
     let begun = Instant::now();
-    gateway.overload("fake-1", 2).await;
-    gateway.overload("fake-2", 600).await;
+    gateway.overload_for_seconds("fake-1", 2).await;
+    gateway.overload_for_seconds("fake-2", 600).await;
     assert_eq!(gateway.stream("ann", 1).await.account(), "fake-1");
     assert!(begun.elapsed() >= Duration::from_secs(2));
 }
 
 #[tokio::test]
 async fn a_waiting_request_goes_to_the_first_account_that_gets_room() {
-    let extra = [SILENT, ("UPSTREAM_LIMIT", "1"), ("WAIT_MS", "600000")];
+    let extra = [
+        SILENT_UPSTREAM,
+        ("UPSTREAM_LIMIT", "1"),
+        ("WAIT_MS", "600000"),
+    ];
     let gateway = Gateway::start(&extra).await;
     let _first = gateway.stream("ann", 1).await;
     let second = gateway.stream("ann", 1).await;
@@ -43,7 +47,8 @@ async fn a_waiting_request_goes_to_the_first_account_that_gets_room() {
 
 #[tokio::test]
 async fn a_request_goes_to_another_account_if_the_tokens_of_the_first_are_reserved() {
-    let gateway = Gateway::start(&[&REFUSING[..], &RICH[..], &[SILENT]].concat()).await;
+    let gateway =
+        Gateway::start(&[&REFUSING[..], &AMPLE_BUDGETS[..], &[SILENT_UPSTREAM]].concat()).await;
     let first = gateway.stream("ann", 600_000).await;
     let second = gateway.stream("ann", 600_000).await;
     assert_ne!(first.account(), second.account());
@@ -57,7 +62,7 @@ async fn a_request_goes_to_another_account_if_the_tokens_of_the_first_are_reserv
 /// The second gateway sends its requests to the built-in upstream of the first, and shares no limits with it.
 #[tokio::test]
 async fn gateways_that_share_nothing_exceed_the_quota_of_an_account_and_pause_it() {
-    let settings = [&REFUSING[..], &RICH[..], &[SILENT]].concat();
+    let settings = [&REFUSING[..], &AMPLE_BUDGETS[..], &[SILENT_UPSTREAM]].concat();
     let one = Gateway::start(&[&settings[..], &[("UPSTREAMS", "fake")]].concat()).await;
     let account = format!("far={}/fake/fake/v1/completions", one.url);
     let other = Gateway::start(&[&settings[..], &[("UPSTREAMS", &*account)]].concat()).await;

@@ -22,10 +22,11 @@ pub(crate) const BOUND: Duration = Duration::from_secs(30);
 pub(crate) const REFUSING: [(&str, &str); 2] = [("WAIT_MS", "0"), ("ESTIMATE", "max")];
 
 /// A setting under which streams send no word while a test runs.
-pub(crate) const SILENT: (&str, &str) = ("WORD_MS", "3600000");
+pub(crate) const SILENT_UPSTREAM: (&str, &str) = ("WORD_MS", "3600000");
 
 /// Settings under which the budgets of tenants are never full.
-pub(crate) const RICH: [(&str, &str); 2] = [("KEY_TPM", "4000000000"), ("MODEL_TPM", "4000000000")];
+pub(crate) const AMPLE_BUDGETS: [(&str, &str); 2] =
+    [("KEY_TPM", "4000000000"), ("MODEL_TPM", "4000000000")];
 
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     within(what, BOUND, future).await
@@ -130,7 +131,7 @@ impl Gateway {
     }
 
     /// Makes an account of the built-in upstream answer 429 for this time, with a `Retry-After`.
-    pub(crate) async fn overload(&self, account: &str, seconds: u32) {
+    pub(crate) async fn overload_for_seconds(&self, account: &str, seconds: u32) {
         let path = format!("/fake/{account}/overload?seconds={seconds}");
         let answer = self.post(&path, None, String::new()).await;
         assert_eq!(answer.status(), 200);

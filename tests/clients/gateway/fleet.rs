@@ -3,7 +3,7 @@
 //! Promises: P1, P9, P16, P17, P18, P26.
 
 use super::{
-    client::{Answer, BOUND, Gateway, REFUSING, RICH, SILENT, soon},
+    client::{AMPLE_BUDGETS, Answer, BOUND, Gateway, REFUSING, SILENT_UPSTREAM, soon},
     tenants::assert_charged_only_words_sent,
     upstream::{End, Upstream},
 };
@@ -31,7 +31,7 @@ async fn pair(settings: &[(&str, &str)]) -> [Gateway; 2] {
 async fn a_key_has_its_number_of_requests_in_flight_in_all_gateways_together() {
     let server = RedisServer::start();
     let redis = server.url();
-    let extra = [SILENT, ("REDIS_URL", &redis), ("KEY_LIMIT", "3")];
+    let extra = [SILENT_UPSTREAM, ("REDIS_URL", &redis), ("KEY_LIMIT", "3")];
     let gateways = pair(&[&REFUSING[..], &extra].concat()).await;
     let _one = gateways[0].stream("ann", 10).await;
     let _other = gateways[1].stream("ann", 10).await;
@@ -102,7 +102,7 @@ async fn two_keys_that_wait_for_a_model_take_turns_in_all_gateways() {
     let server = RedisServer::start();
     let redis = server.url();
     let settings = [
-        SILENT,
+        SILENT_UPSTREAM,
         ("REDIS_URL", &redis),
         ("ESTIMATE", "max"),
         ("WAIT_MS", "600000"),
@@ -149,7 +149,7 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
         ("UPSTREAM_LIMIT", "1000"),
         ("MODEL_TPM", "60000"),
     ];
-    let settings = [&RICH[..1], &extra].concat();
+    let settings = [&AMPLE_BUDGETS[..1], &extra].concat();
     let [one, other] = pair(&settings).await;
     let [third, fourth] = pair(&settings).await;
     let gateways = [one, other, third, fourth];
@@ -193,7 +193,7 @@ async fn an_account_that_answers_429_is_paused_for_all_gateways_and_the_other_ac
     let redis = server.url();
     let extra = [("REDIS_URL", &*redis), ("WORD_MS", "0")];
     let [one, other] = pair(&[&REFUSING[..], &extra].concat()).await;
-    one.overload("fake-1", 600).await;
+    one.overload_for_seconds("fake-1", 600).await;
     // The accounts take turns, so one of two requests has tried the first account.
     for _ in 0..2 {
         assert_eq!(one.stream("ann", 1).await.account(), "fake-2");
@@ -202,7 +202,7 @@ async fn an_account_that_answers_429_is_paused_for_all_gateways_and_the_other_ac
     for _ in 0..4 {
         assert_eq!(other.stream("ann", 1).await.account(), "fake-2");
     }
-    one.overload("fake-2", 100).await;
+    one.overload_for_seconds("fake-2", 100).await;
     one.complete("ann", 1)
         .await
         .assert_refused_by("upstream")
@@ -239,7 +239,7 @@ async fn an_account_has_its_number_of_requests_in_flight_in_all_gateways_togethe
     let server = RedisServer::start();
     let redis = server.url();
     let extra = [
-        SILENT,
+        SILENT_UPSTREAM,
         ("REDIS_URL", &redis),
         ("UPSTREAMS", "only"),
         ("UPSTREAM_LIMIT", "2"),

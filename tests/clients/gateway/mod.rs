@@ -9,7 +9,7 @@ mod fleet;
 mod tenants;
 mod upstream;
 
-use client::{Gateway, REFUSING, SILENT, soon};
+use client::{Gateway, REFUSING, SILENT_UPSTREAM, soon};
 use serde_json::json;
 use std::process::Stdio;
 use testing::example;
@@ -51,7 +51,7 @@ async fn an_answer_has_the_fields_of_each_policy_of_its_tenant() {
 
 #[tokio::test]
 async fn a_key_sees_its_limits_and_their_use() {
-    let gateway = Gateway::start(&[&REFUSING[..], &[SILENT]].concat()).await;
+    let gateway = Gateway::start(&[&REFUSING[..], &[SILENT_UPSTREAM]].concat()).await;
     let limits = |requests: u32, tokens: u32| {
         json!([
             {"policy": "requests", "limit": 5, "used": requests, "window_ms": null, "paused_ms": 0},

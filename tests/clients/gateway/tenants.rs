@@ -3,7 +3,7 @@
 //! Promises: P9, P26.
 
 use super::{
-    client::{BOUND, Gateway, REFUSING, RICH, SILENT},
+    client::{AMPLE_BUDGETS, BOUND, Gateway, REFUSING, SILENT_UPSTREAM},
     upstream::{End, Upstream},
 };
 use serde_json::json;
@@ -44,7 +44,7 @@ pub(crate) async fn assert_charged_only_words_sent(one: &Gateway, other: &Gatewa
 async fn a_client_that_hangs_up_while_it_waits_for_an_account_is_charged_nothing() {
     let extra = [("WAIT_MS", "600000"), ("UPSTREAMS", "fake")];
     let gateway = Gateway::start(&extra).await;
-    gateway.overload("fake", 200).await;
+    gateway.overload_for_seconds("fake", 200).await;
     let waiting = tokio::spawn(gateway.complete("ann", 500));
     let has_reserved = async || gateway.used("ann", "tokens").await == 500;
     eventually("the request has its tokens", BOUND, has_reserved).await;
@@ -80,7 +80,7 @@ async fn the_upstream_s_own_count_takes_precedence_over_the_words() {
 
 #[tokio::test]
 async fn a_model_without_tokens_refuses_each_key_and_no_other_model() {
-    let extra = [SILENT, ("MODEL_TPM", "1000")];
+    let extra = [SILENT_UPSTREAM, ("MODEL_TPM", "1000")];
     let gateway = Gateway::start(&[&REFUSING[..], &extra].concat()).await;
     let _stream = gateway.stream("ann", 600).await;
     gateway
@@ -94,9 +94,9 @@ async fn a_model_without_tokens_refuses_each_key_and_no_other_model() {
 }
 
 #[tokio::test]
-async fn before_the_first_answers_a_request_reserves_its_max_tokens_up_to_the_whole_budget() {
+async fn without_earlier_answers_a_request_reserves_its_max_tokens_up_to_the_whole_budget() {
     for (tokens, left) in [(700, 300), (5_000, 0)] {
-        let gateway = Gateway::start(&[SILENT, ("KEY_TPM", "1000")]).await;
+        let gateway = Gateway::start(&[SILENT_UPSTREAM, ("KEY_TPM", "1000")]).await;
         let answer = gateway.stream("ann", tokens).await;
         let left = format!(r#""tokens";r={left},"#);
         assert!(answer.header("ratelimit").contains(&left), "{answer:?}");
@@ -105,7 +105,7 @@ async fn before_the_first_answers_a_request_reserves_its_max_tokens_up_to_the_wh
 
 #[tokio::test]
 async fn after_ten_answers_a_request_reserves_half_more_than_their_mean() {
-    let gateway = Gateway::start(&[&RICH[..], &[("WORD_MS", "0")]].concat()).await;
+    let gateway = Gateway::start(&[&AMPLE_BUDGETS[..], &[("WORD_MS", "0")]].concat()).await;
     let request = async || {
         let body = json!({"model": "small", "prompt": "100 words", "max_tokens": 50000});
         let answer = gateway.post("/v1/completions", Some("ann"), body.to_string());
@@ -118,7 +118,8 @@ async fn after_ten_answers_a_request_reserves_half_more_than_their_mean() {
             .find_map(|field| field.strip_prefix("\"tokens\";r="));
         4_000_000_000 - left.expect("the field").parse::<u64>().expect("a number")
     };
-    // The upper bounds allow for used tokens, which come back within milliseconds under this budget.
+    // Each figure may contain at most 1,000 tokens of earlier requests. They come back within milliseconds under this
+    // budget.
     for _ in 0..10 {
         assert!((50_000..=51_000).contains(&request().await));
     }
@@ -129,7 +130,7 @@ async fn after_ten_answers_a_request_reserves_half_more_than_their_mean() {
 async fn answers_that_clients_broke_off_do_not_count_in_the_mean() {
     let upstream = Upstream::start(1, End::Never).await;
     let extra = [("UPSTREAMS", &*upstream.account)];
-    let gateway = Gateway::start(&[&RICH[..], &extra].concat()).await;
+    let gateway = Gateway::start(&[&AMPLE_BUDGETS[..], &extra].concat()).await;
     for _ in 0..10 {
         gateway.stream("ann", 1_000).await.read_words(1).await;
         gateway.wait_for_in_flight("ann", 0).await;

@@ -2,7 +2,7 @@
 //!
 //! Promises: P24.
 
-use super::{Store, claim, facts_of_operators, granted, queued, shown, usage, waiting};
+use super::{Store, claim, facts_of_operators, granted, queued, usage, wait_for_usage, waiting};
 use futures_util::StreamExt;
 use sha2::{Digest, Sha256};
 use std::{collections::HashSet, fmt::Write};
@@ -48,7 +48,7 @@ async fn counts_agree_with_the_usage_of_each_key(store: Store) {
     }
     assert_eq!((counted[1].units, counted[1].waiting), (4, 1));
     drop(heavy);
-    shown(&store, "a", "the waiter is granted", |usage| {
+    wait_for_usage(&store, "a", "the waiter is granted", |usage| {
         usage.waiting.is_empty()
     })
     .await;

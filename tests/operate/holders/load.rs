@@ -4,7 +4,7 @@
 
 use super::{
     Store, Usage, claim, distinct, facts_of_operators, granted, ids, is_notified, keys, revoke,
-    shown, usage, waiting,
+    usage, wait_for_usage, waiting,
 };
 use std::{
     collections::HashMap,
@@ -78,7 +78,7 @@ async fn worked(store: &Store, until: impl Future<Output = ()>) -> HashMap<Strin
 
 /// Waits until exactly these units are held, because releases take a moment.
 async fn rests(store: &Store, units: u32) -> Usage {
-    shown(store, "a", "it is done", |usage| usage.units == units).await
+    wait_for_usage(store, "a", "it is done", |usage| usage.units == units).await
 }
 
 async fn usage_under_load_agrees_with_the_permits_of_holders(store: Store) {

@@ -46,7 +46,12 @@ async fn revoke(store: &Store, key: impl Into<Key>, id: &str) -> bool {
 }
 
 /// Returns the usage once it is as expected, because a drop only queues the release.
-async fn shown(store: &Store, key: &str, what: &str, is_so: impl Fn(&Usage) -> bool) -> Usage {
+async fn wait_for_usage(
+    store: &Store,
+    key: &str,
+    what: &str,
+    is_so: impl Fn(&Usage) -> bool,
+) -> Usage {
     let mut last = None;
     let slot = &mut last;
     eventually(what, BOUND, async || {
@@ -56,7 +61,7 @@ async fn shown(store: &Store, key: &str, what: &str, is_so: impl Fn(&Usage) -> b
         is_so
     })
     .await;
-    last.expect("it was shown")
+    last.expect("the usage was read")
 }
 
 /// The first permit that the usage of `a` shows.
@@ -69,7 +74,7 @@ type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 /// A claim that waits behind `before` others, and the waiter that usage shows for it.
 async fn queued(store: &Store, claim: Claim, before: usize) -> (Waiter, PermitInfo) {
     let waiter = tokio::spawn(store.acquire(claim));
-    let usage = shown(store, "a", "it waits", |usage| {
+    let usage = wait_for_usage(store, "a", "it waits", |usage| {
         usage.waiting.len() == before + 1
     })
     .await;

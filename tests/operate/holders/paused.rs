@@ -1,7 +1,7 @@
 //! Operators see the pause of a key.
 
 use super::{
-    BOUND, Store, claim, facts_of_operators, granted, keys, queued, shown, usage, waiting,
+    BOUND, Store, claim, facts_of_operators, granted, keys, queued, usage, wait_for_usage, waiting,
 };
 use std::time::{Duration, SystemTime};
 use testing::wait::eventually;
@@ -108,7 +108,7 @@ async fn the_pause_of_a_long_key_is_counted_by_its_hash(store: Store) {
 async fn a_pause_that_has_ended_is_not_shown(store: Store) {
     pause(&store, "a", Duration::from_millis(300), "short").await;
     let _permit = granted(&store, &claim("b", 1)).await;
-    shown(&store, "a", "it is over", |usage| usage.pause.is_none()).await;
+    wait_for_usage(&store, "a", "it is over", |usage| usage.pause.is_none()).await;
     let counted = counts(&store, StoredKey::whole("a")).await;
     assert_eq!((counted.waiting, counted.pause), (0, None));
     eventually("it is not listed", BOUND, async || {

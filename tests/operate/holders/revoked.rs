@@ -2,7 +2,7 @@
 
 use super::{
     BOUND, Store, answer, assert_revoked, claim, facts_of_operators, first, granted, ids,
-    is_notified, queued, revoke, shown, usage, waiting,
+    is_notified, queued, revoke, usage, wait_for_usage, waiting,
 };
 use futures_util::{FutureExt, future::join_all};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ async fn a_revoked_permit_goes_to_the_next_in_the_queue(store: Store) {
     assert!(revoke(&store, "a", &first(&store).await.id).await);
     let next = answer(next).await.expect("a permit");
     assert!(!next.is_lost());
-    let usage = shown(&store, "a", "it holds", |usage| usage.held.len() == 1).await;
+    let usage = wait_for_usage(&store, "a", "it holds", |usage| usage.held.len() == 1).await;
     assert_eq!(usage.held[0].label.as_deref(), Some("first"));
     assert_eq!(usage.waiting[0].label.as_deref(), Some("second"));
     second.abort();
@@ -153,7 +153,7 @@ async fn a_permit_that_waited_is_revoked_by_the_id_that_it_had_in_the_queue(stor
     drop(permit);
     let next = answer(waiter).await.expect("a permit");
     let is_it = |usage: &super::Usage| ids(&usage.held) == [&*info.id];
-    shown(&store, "a", "it holds", is_it).await;
+    wait_for_usage(&store, "a", "it holds", is_it).await;
     assert!(revoke(&store, "a", &info.id).await);
     is_notified(&next).await;
 }
@@ -176,7 +176,7 @@ async fn a_claim_that_waits_for_its_second_limit_is_revoked_at_its_first(store: 
     let holder = granted(&store, &fleet()).await;
     let waiter = tokio::spawn(store.acquire_all([waiting("a", 1), fleet()].into()));
     let holds = |usage: &super::Usage| usage.held.len() == 1;
-    let held = shown(&store, "a", "it holds the first", holds).await;
+    let held = wait_for_usage(&store, "a", "it holds the first", holds).await;
     assert!(revoke(&store, "a", &held.held[0].id).await);
     assert_revoked(&answer(waiter).await);
     assert_eq!(usage(&store, "a").await.units, 0);
@@ -205,7 +205,7 @@ async fn stalled_and_granted(store: &Store) -> (Acquire, String) {
     let permit = granted(store, &claim("a", 2).with_weight(2)).await;
     let (stalled, id) = stalled(store).await;
     drop(permit);
-    shown(store, "a", "it holds", |usage| ids(&usage.held) == [&*id]).await;
+    wait_for_usage(store, "a", "it holds", |usage| ids(&usage.held) == [&*id]).await;
     (stalled, id)
 }
 
@@ -233,13 +233,13 @@ async fn a_claim_that_is_granted_while_its_task_does_not_run_may_be_dropped(stor
         let (stalled, id) = stalled_and_granted(&store).await;
         assert!(!is_revoked || revoke(&store, "a", &id).await);
         drop(stalled);
-        shown(&store, "a", "nothing is held", nothing).await;
+        wait_for_usage(&store, "a", "nothing is held", nothing).await;
         assert!(!revoke(&store, "a", &id).await);
         // No more units than the limit are free.
         let all = granted(&store, &claim("a", 2).with_weight(2)).await;
         assert!(store.acquire(claim("a", 2)).await.is_err());
         drop(all);
-        shown(&store, "a", "nothing is held", nothing).await;
+        wait_for_usage(&store, "a", "nothing is held", nothing).await;
     }
 }
 

@@ -1,8 +1,8 @@
 //! The usage of permits, waiting claims and keys.
 
 use super::{
-    Store, Usage, answer, claim, distinct, facts_of_operators, granted, ids, keys, queued, shown,
-    usage, waiting,
+    Store, Usage, answer, claim, distinct, facts_of_operators, granted, ids, keys, queued, usage,
+    wait_for_usage, waiting,
 };
 use futures_util::{StreamExt, future::join_all, stream};
 use std::{
@@ -45,7 +45,7 @@ async fn a_permit_is_shown_with_its_weight_label_process_and_times(store: Store)
         granted(&store, &heavy).await,
         granted(&store, &claim("a", 5)).await,
     ];
-    let usage = shown(&store, "a", "the process is known", |usage| {
+    let usage = wait_for_usage(&store, "a", "the process is known", |usage| {
         usage.held.iter().all(|info| info.process.pid.is_some())
     })
     .await;
@@ -76,7 +76,7 @@ async fn usage_shows_the_limit_of_the_last_claim(store: Store) {
     let second = granted(&store, &claim("a", 9)).await;
     assert_eq!(usage(&store, "a").await.limit, Some(9));
     drop(second);
-    shown(&store, "a", "the first alone", |usage| {
+    wait_for_usage(&store, "a", "the first alone", |usage| {
         usage.limit == Some(5)
     })
     .await;
@@ -112,7 +112,7 @@ async fn waiters_are_shown_in_the_order_of_the_queue(store: Store) {
     assert_eq!((usage.units, usage.held.len()), (1, 1));
     drop(permit);
     let next = answer(waiters.remove(2)).await.expect("a permit");
-    let usage = shown(&store, "a", "it has left", |usage| usage.waiting.len() == 2).await;
+    let usage = wait_for_usage(&store, "a", "it has left", |usage| usage.waiting.len() == 2).await;
     assert_eq!(usage.held[0].label.as_deref(), Some("waiter 2"));
     waiters.iter().for_each(JoinHandle::abort);
     drop(next);
@@ -164,7 +164,7 @@ async fn a_waiter_keeps_its_id_when_it_is_granted(store: Store) {
     drop(permit);
     let _granted = answer(waiter).await.expect("a permit");
     let is_it = |usage: &Usage| ids(&usage.held) == [&*info.id];
-    shown(&store, "a", "it holds", is_it).await;
+    wait_for_usage(&store, "a", "it holds", is_it).await;
 }
 
 async fn a_permit_that_changes_its_weight_is_one_holder(store: Store) {
@@ -172,7 +172,7 @@ async fn a_permit_that_changes_its_weight_is_one_holder(store: Store) {
     let id = usage(&store, "a").await.held[0].id.clone();
     for weight in [2, 3, 9, 1, 4, 5, 3] {
         permit.resize(weight).await.expect("there is room");
-        let usage = shown(&store, "a", "its weight", |usage| usage.units == weight).await;
+        let usage = wait_for_usage(&store, "a", "its weight", |usage| usage.units == weight).await;
         let [info] = &usage.held[..] else {
             panic!("one permit: {usage:?}");
         };
@@ -191,7 +191,7 @@ async fn a_released_permit_is_not_shown(store: Store) {
     assert!(first.release().await);
     assert_eq!(usage(&store, "a").await.held.len(), 1);
     drop((first, second));
-    shown(&store, "a", "all are free", |usage| {
+    wait_for_usage(&store, "a", "all are free", |usage| {
         usage.units == 0 && usage.held.is_empty()
     })
     .await;
@@ -230,7 +230,7 @@ async fn a_permit_of_several_limits_is_shown_at_each(store: Store) {
     assert_eq!(narrow.held[0].label.as_deref(), Some("narrow"));
     assert_eq!(wide.held[0].label.as_deref(), Some("wide"));
     drop(permit);
-    shown(&store, "a", "it is free", |usage| usage.units == 0).await;
+    wait_for_usage(&store, "a", "it is free", |usage| usage.units == 0).await;
 }
 
 async fn keys_of_any_bytes_are_listed_once(store: Store) {

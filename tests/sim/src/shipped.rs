@@ -1,5 +1,5 @@
-//! The shipped core behind the simulation's own types. Its calls are encoded by the shipped encoder and decoded again
-//! for the judge.
+//! The core that the library ships, behind the simulation's own types, which are those of [`subject`]. Its calls are
+//! encoded by the shipped encoder and decoded again for the judge.
 
 use crate::{
     subject::{self, Policy},
@@ -22,6 +22,9 @@ use std::{
     sync::Arc,
 };
 
+/// The runtime that stands for the keeper's thread.
+const THREAD: subject::Runtime = 0;
+
 fn runtime(number: subject::Runtime) -> RuntimeId {
     RuntimeId(number as u32)
 }
@@ -36,20 +39,24 @@ pub(crate) struct Shipped {
     calls: VecDeque<(subject::Runtime, Call)>,
     /// The commands of calls without an answer, and the runtime that carries each call.
     commands: BTreeMap<CallId, (subject::Runtime, Vec<Command>)>,
-    /// The runtime that used the core last. After that it polls for calls, and so does the keeper's thread.
+    /// The runtime that used the core last. `poll_call` makes its calls, and then those of the keeper's thread.
     entered: subject::Runtime,
     /// The core's id of each permit and growth, by its name on servers, and the runtime of its caller.
     ids: BTreeMap<u64, (PermitId, subject::Runtime)>,
     /// The number of growths that a permit has had.
     growths: BTreeMap<u64, u64>,
-    /// The names of growths on servers, by the serials that the core gave them.
+    /// The name on servers of each growth, by the serial that the core gave it.
     names: BTreeMap<u64, subject::PermitId>,
     /// Permits that callers have given up, and whose release they await.
     waits: BTreeSet<PermitId>,
 }
 
-/// Records the script that a command is encoded as. The number is that of its keys.
-struct ScriptRecorder(Option<Script>, usize);
+/// Records the script that a command is encoded as.
+#[derive(Default)]
+struct ScriptRecorder {
+    script: Option<Script>,
+    key_count: usize,
+}
 
 impl Sink for ScriptRecorder {
     fn begin(&mut self, verb: Verb, keys: usize, _: usize) {
@@ -72,14 +79,17 @@ impl Sink for ScriptRecorder {
             args: Vec::new(),
             is_asking: false,
         };
-        *self = Self(Some(script), keys);
+        *self = Self {
+            script: Some(script),
+            key_count: keys,
+        };
     }
 
     fn add(&mut self, item: impl Display) {
-        let Self(Some(script), keys) = self else {
+        let Some(script) = &mut self.script else {
             panic!("{item} comes before its script");
         };
-        let all = match script.keys.len() < *keys {
+        let all = match script.keys.len() < self.key_count {
             true => &mut script.keys,
             false => &mut script.args,
         };
@@ -89,11 +99,11 @@ impl Sink for ScriptRecorder {
 
 impl CommandSink for ScriptRecorder {
     fn plain(&mut self, words: &[&dyn Display]) {
-        panic!("a command of {} words that is no script", words.len());
+        panic!("a command without a script, of {} words", words.len());
     }
 }
 
-/// Converts a reply of the stand-in for the shipped decoder.
+/// Converts a reply of the simulated server for the shipped decoder.
 fn read(reply: &stand_in::Reply) -> Reply {
     match reply {
         stand_in::Reply::Int(number) => Reply::Integer(*number),
@@ -121,9 +131,9 @@ impl Shipped {
             if matches!(command, Command::Asking | Command::Confirm { .. }) {
                 return None;
             }
-            let mut written = ScriptRecorder(None, 0);
+            let mut written = ScriptRecorder::default();
             command.encode(&self.owner, &mut written);
-            let mut script = written.0.expect("a command is a script");
+            let mut script = written.script.expect("a command is a script");
             script.is_asking = std::mem::take(&mut is_asking);
             Some(script)
         });
@@ -142,7 +152,7 @@ impl Shipped {
             commands,
             confirms,
             deadline: now + self.settings.timeout,
-            left: subject::Left(Arc::new(move || progress.note_written())),
+            on_written: subject::OnWritten(Arc::new(move || progress.note_written())),
         }
     }
 }
@@ -194,7 +204,7 @@ impl Shipped {
             core,
             calls: VecDeque::new(),
             commands: BTreeMap::new(),
-            entered: 0,
+            entered: THREAD,
             ids: BTreeMap::new(),
             growths: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -250,11 +260,11 @@ impl Shipped {
         let Some((id, from)) = self.ids.remove(&permit.0) else {
             return;
         };
-        // Every other caller waits for its release. The caller's own task sends the release if it can.
+        // Callers with even serials wait for the release. The caller's own task sends it if it can.
         let waits = id.serial.is_multiple_of(2);
         self.core.release(now, id, waits);
         // Some permits are dropped outside of any runtime.
-        self.entered = if id.serial % 4 == 3 { 0 } else { from };
+        self.entered = if id.serial % 4 == 3 { THREAD } else { from };
         if waits {
             self.waits.insert(id);
             let call = self.core.release_alone(now, runtime(from), id);
@@ -263,8 +273,8 @@ impl Shipped {
     }
 
     /// Claims more units for a level of a permit, from a task of a runtime. Returns the growth, for which the outcome
-    /// is reported, and the number of units of earlier growths that it includes. The caller must give up that number
-    /// once the growth is granted.
+    /// is reported, and the number of units of earlier growths that it claims too and replaces. The caller must give
+    /// up that number once the growth is granted.
     pub(crate) fn grow(
         &mut self,
         now: Time,
@@ -338,12 +348,15 @@ impl Shipped {
             Err(subject::Failure::NotConnected) => Err(CallFailure::NotConnected),
             Err(subject::Failure::Broken) => Err(CallFailure::Broken),
             Err(subject::Failure::Abandoned) => Err(CallFailure::Abandoned),
-            Err(subject::Failure::Unconfirmed) => panic!("the core finds that out"),
+            Err(subject::Failure::Unconfirmed) => {
+                panic!("only the core finds out that replicas lack writes")
+            }
         };
         self.core.handle_reply(now, call, reply);
     }
 
-    /// Handles the message of a grant.
+    /// Handles the message of a grant. Its serial is that of the permit, plus `GROWTH` times the lease, plus
+    /// `GENERATION` times the generation.
     pub(crate) fn handle_message(&mut self, now: Time, message: subject::Message) {
         let name = LeaseName {
             permit: message.serial % subject::GROWTH,
@@ -351,13 +364,13 @@ impl Shipped {
             generation: (message.serial / subject::GENERATION) as u32,
         };
         let message = Message::Granted(name, message.token, 0);
-        self.entered = 0;
+        self.entered = THREAD;
         self.core.handle_message(now, message);
     }
 
     /// Messages arrive from now on.
     pub(crate) fn handle_subscription(&mut self, now: Time) {
-        self.entered = 0;
+        self.entered = THREAD;
         self.core.handle_message(now, Message::Subscribed);
     }
 
@@ -388,9 +401,9 @@ impl Shipped {
 
     /// Encodes a query of an operator.
     pub(crate) fn query(&self, query: &Query<'_>) -> Script {
-        let mut written = ScriptRecorder(None, 0);
+        let mut written = ScriptRecorder::default();
         query.encode(&self.owner, &mut written);
-        written.0.expect("a query is a script")
+        written.script.expect("a query is a script")
     }
 
     /// The server last known to own a slot.
@@ -405,14 +418,14 @@ impl Shipped {
 
     /// Does everything that is due.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
-        self.entered = 0;
+        self.entered = THREAD;
         self.core.handle_timeout(now);
     }
 
     /// The next call to send now.
     pub(crate) fn poll_call(&mut self, now: Time) -> Option<subject::Call> {
         let call = self.calls.pop_front();
-        let mut runtimes = [self.entered, 0].into_iter();
+        let mut runtimes = [self.entered, THREAD].into_iter();
         let core = &mut self.core;
         let (from, call) = call.or_else(|| {
             runtimes.find_map(|from| Some((from, core.poll_call(now, runtime(from))?)))

@@ -465,16 +465,16 @@ pub struct Call {
     /// Answers that come later need not count.
     pub deadline: Time,
     /// The world calls this when the call leaves the process, so that the core knows that it was written.
-    pub left: Left,
+    pub on_written: OnWritten,
 }
 
 /// Notes in the core that a call has left its process.
 #[derive(Clone)]
-pub struct Left(pub Arc<dyn Fn()>);
+pub struct OnWritten(pub Arc<dyn Fn()>);
 
-impl fmt::Debug for Left {
+impl fmt::Debug for OnWritten {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Left")
+        f.write_str("OnWritten")
     }
 }
 

@@ -17,7 +17,7 @@ const FEWEST: usize = 30;
 /// by these constants.
 const MORE_MEMORY: u64 = 16 << 20;
 const MORE_DESCRIPTORS: usize = 64;
-/// The number of descriptors that an idle process may have more than in its first sample.
+/// How many more descriptors an idle process may have than in its first sample.
 const MORE_IDLE: usize = 24;
 
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ impl Figures {
     pub(crate) async fn watch(&self, fixture: &Fixture) {
         loop {
             self.sample(fixture);
-            fixture.fleet.look(&fixture.report);
+            fixture.fleet.report_failures(&fixture.report);
             sleep(TICK).await;
         }
     }

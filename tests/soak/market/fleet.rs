@@ -100,7 +100,7 @@ impl Fleet {
     }
 
     /// Reports processes that have ended by themselves or have panicked.
-    pub(crate) fn look(&self, report: &Report) {
+    pub(crate) fn report_failures(&self, report: &Report) {
         for at in 0..PROCESSES {
             if let Some(Some(status)) = self.with(at, Market::has_ended) {
                 let panic = self.take(at).and_then(|market| market.panic());

@@ -33,8 +33,8 @@ pub(crate) async fn judge(fixture: &Fixture, figures: &Figures) {
     }
     drop((stalled, all));
     expect_nothing(fixture, "something is held after the last clients").await;
-    let few = async || figures.too_many_descriptors(fixture);
-    if let Some(example) = lasting(few).await {
+    let too_many = async || figures.too_many_descriptors(fixture);
+    if let Some(example) = lasting(too_many).await {
         fixture.report.wrong("descriptors are left", example);
     }
 }
@@ -98,7 +98,7 @@ async fn left(raw: &mut Raw) -> Option<String> {
 
 /// Ends all processes as an operator would.
 pub(crate) async fn close(fixture: &Fixture) {
-    fixture.fleet.look(&fixture.report);
+    fixture.fleet.report_failures(&fixture.report);
     for at in 0..PROCESSES {
         let Some(mut market) = fixture.fleet.take(at) else {
             continue;

@@ -1,4 +1,4 @@
-//! The part of a budget that streams use when many of them wait, for estimates of several sizes.
+//! How much of a budget is used while streams always wait for it, for estimates of several sizes.
 //!
 //! Promises: P26.
 
@@ -82,14 +82,15 @@ async fn utilisation(estimate: u32) -> (f64, f64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_estimate_of_the_mean_use_reaches_the_limit_and_larger_ones_use_less_of_it() {
+async fn estimates_of_the_mean_use_fill_the_whole_budget_and_larger_ones_leave_a_part_unused() {
     let mut measured = Vec::new();
     for estimate in [1_000, 2_000, 4_000] {
         measured.push(utilisation(estimate).await);
     }
     assert!(measured[0].0 >= 0.97, "{measured:?}");
     assert!(measured[1].0 >= 0.90, "{measured:?}");
-    // In means of a stream's use: the limit is 60, and a stream of 32.5 s reserves 4 less half of its use.
+    // In means of a stream's use, 1,000 units: a stream reserves 4 and settles 1 of them over 32.5 s, so it has 3.5
+    // reserved on average. So 60 / 3.5 streams run at a time, and each uses 1 in 32.5 s. The limit is 60 in 60 s.
     let formula = 60.0 / (32.5 * (4.0 - 0.5));
     assert!(
         (measured[2].0 - formula).abs() <= 0.05,

@@ -1,4 +1,4 @@
-//! The task that times a permit ends with the permit.
+//! `Permit::end_after` starts a task, which ends when the permit is dropped.
 //!
 //! Promises: P9.
 
@@ -18,7 +18,7 @@ fn threads() -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 #[ignore = "other tests start it as a process of its own"]
-async fn a_process_whose_permit_is_dropped_before_its_end() {
+async fn a_process_that_drops_a_permit_before_its_time_is_over() {
     let store = MemorySemaphore::new();
     let permit = store.acquire(Claim::new("a").with_limit(1)).await;
     let permit = permit.expect("there is room");
@@ -31,16 +31,16 @@ async fn a_process_whose_permit_is_dropped_before_its_end() {
         yield_now().await;
     }
     assert_eq!(tasks(), 0);
-    // Only work that goes on without a runtime needs this thread.
+    // The library starts this thread only for work that outlives its runtime.
     let background = |name: &String| name.trim() == "tower-semaphore";
     assert!(!threads().iter().any(background));
 }
 
 #[test]
-fn a_permit_that_is_dropped_before_its_end_leaves_no_task_and_no_thread() {
+fn a_permit_that_is_dropped_before_its_time_is_over_leaves_no_task_and_no_thread() {
     let output = child(
         module_path!(),
-        "a_process_whose_permit_is_dropped_before_its_end",
+        "a_process_that_drops_a_permit_before_its_time_is_over",
     )
     .output();
     let printed = output.expect("it starts").stdout;

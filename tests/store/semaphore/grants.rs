@@ -1,4 +1,4 @@
-//! Permits over grants that the tests implement.
+//! Permits over grants that the tests implement, and refused weights of permits of the store in memory.
 //!
 //! Promises: P9.
 
@@ -18,14 +18,20 @@ use tower_semaphore::{
     },
 };
 
-/// A grant that the test can mark as lost, or with `true` as degraded.
+/// A grant that a test can make lost or degraded.
 #[derive(Clone, Default)]
-struct Marked(Arc<(Loss, AtomicBool)>);
+struct Marked(Arc<Marks>);
+
+#[derive(Default)]
+struct Marks {
+    loss: Loss,
+    is_degraded: AtomicBool,
+}
 
 impl Grant for Marked {
     fn level(&self, _: usize) -> LevelState {
         let mut state = LevelState::new(1);
-        state.is_degraded = self.0.1.load(SeqCst);
+        state.is_degraded = self.0.is_degraded.load(SeqCst);
         state
     }
 
@@ -34,7 +40,7 @@ impl Grant for Marked {
     }
 
     fn loss(&self) -> &Loss {
-        &self.0.0
+        &self.0.loss
     }
 
     fn resize(&self, _: Vec<Resize>) -> Resizing<'_> {
@@ -115,7 +121,7 @@ fn marked() -> (Marked, Permit) {
 }
 
 #[tokio::test]
-async fn a_permit_has_the_greatest_weight_at_most() {
+async fn a_permit_weighs_at_most_max_weight() {
     let claim = Claim::new("alice").with_limit(2 * MAX_WEIGHT);
     let permit = MemorySemaphore::new().acquire(claim).await;
     let permit = permit.expect("there is room");
@@ -133,7 +139,7 @@ async fn a_permit_has_the_greatest_weight_at_most() {
 }
 
 #[tokio::test]
-async fn a_policy_under_which_a_permit_is_not_held_has_no_weight_to_change() {
+async fn a_resize_at_a_policy_that_the_permit_lacks_is_invalid() {
     let claim = Claim::new("alice").with_limit(2);
     let permit = MemorySemaphore::new().acquire(claim).await;
     let permit = permit.expect("there is room");
@@ -150,20 +156,21 @@ async fn a_policy_under_which_a_permit_is_not_held_has_no_weight_to_change() {
 
 #[test]
 fn a_permit_is_degraded_or_lost_when_its_outer_permit_is() {
-    let ((_, inner), (other, outer)) = (marked(), marked());
+    let (_, inner) = marked();
+    let (outer_grant, outer) = marked();
     let both = inner.with_outer(&outer);
     assert!(!both.is_degraded() && !both.is_lost());
-    other.0.1.store(true, SeqCst);
-    other.0.0.set();
+    outer_grant.0.is_degraded.store(true, SeqCst);
+    outer_grant.0.loss.set();
     assert!(both.is_degraded() && both.is_lost());
 }
 
 #[test]
 fn a_permit_that_was_lost_and_came_back_is_not_lost() {
-    let (marked, permit) = marked();
-    marked.0.0.set();
+    let (grant, permit) = marked();
+    grant.0.loss.set();
     assert!(permit.is_lost());
-    marked.0.0.clear();
+    grant.0.loss.clear();
     assert!(!permit.is_lost());
 }
 

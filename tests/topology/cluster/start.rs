@@ -31,7 +31,7 @@ async fn works(store: &RedisSemaphore) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_no_node_of_a_cluster_is_blamed() {
     let server = RedisServer::start();
-    // The database is inserted here, because with TLS a fragment follows the address.
+    // The database is inserted after the address, not appended, because with TLS the URL ends with a fragment.
     let address = format!(":{}/", server.client_port());
     let database_three = server.url().replacen(&address, &format!("{address}3"), 1);
     for (urls, reason) in [

@@ -40,7 +40,7 @@ async fn names_with_markup_are_shown_as_text_and_their_streams_hold_permits() {
     ] {
         assert_shown_as_text(&browser, name).await;
     }
-    assert_eq!(browser.logged_errors().await, [""; 0]);
+    assert_eq!(browser.take_log().await, [""; 0]);
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn names_that_a_url_must_escape_are_shown_as_text_and_their_streams_hold_p
         &[],
     );
     assert_eq!(width.await, true, "the long name is wrapped");
-    assert_eq!(browser.logged_errors().await, [""; 0]);
+    assert_eq!(browser.take_log().await, [""; 0]);
 }
 
 /// Watches an account through the form, and then through the URL that the form has made.

@@ -578,7 +578,7 @@ impl Judge {
             .pass(processes, servers, now, (&self.calls, &self.limits));
         self.note(verdict);
         if let Some(shares) = &mut self.shares {
-            let verdict = shares.pass(processes, servers, (now, &self.calls));
+            let verdict = shares.check_returns(processes, servers, (now, &self.calls));
             self.note(verdict);
         }
         let verdict = self.limits.pass(

@@ -1,4 +1,5 @@
-//! Checks of claims that are admitted while their server is unavailable, up to the process's share of each limit.
+//! Checks of claims that are admitted while their server is unavailable, up to the process's share of each limit. A
+//! server is *unwell* for a process that must assume that others may have found it unavailable.
 
 use super::{Flights, LATE, Verdict, Who, calls::Calls, check, is_dazed};
 use crate::{
@@ -25,7 +26,7 @@ struct ClaimRecord {
     asked: Time,
     is_held: bool,
     is_degraded: bool,
-    /// When its process last received the answer that it waits.
+    /// When its process last received the answer that the claim is queued.
     queued: Option<Time>,
     /// Since when a degraded permit could have been acquired at its server, which works and has room.
     room_since: Option<Time>,
@@ -132,8 +133,8 @@ impl Shares {
         }
     }
 
-    /// The most units of a limit that a process may have admitted. A count of live processes that it receives at this
-    /// instant may or may not apply already.
+    /// The most units of a limit that a process may have admitted. Counts of live processes that it receives at this
+    /// very instant may not apply yet, so the share is the larger one with and without them.
     fn share(&self, at: usize, limit: u32, local: Time) -> u32 {
         let counts = self.live.get(&at).map_or(&[][..], Vec::as_slice);
         let before = counts.partition_point(|(then, _)| *then < local);
@@ -142,7 +143,7 @@ impl Shares {
     }
 
     /// The share by these counts of live processes. A server that has lost its data starts to count from one again. So
-    /// the highest count applies that was received within a lease before the last one.
+    /// the highest count applies that was received with the last one or up to a lease before it.
     fn share_by(&self, at: usize, limit: u32, counts: &[(Time, u32)]) -> u32 {
         match self.policies[at] {
             Policy::Refuse => return 0,
@@ -158,8 +159,8 @@ impl Shares {
         live.map_or(1, |live| limit.div_ceil(live))
     }
 
-    /// The number of units that a process may admit at any time. It is the share by the highest count of live processes
-    /// that it ever received, because that count may still apply.
+    /// The units that a process may always admit, whichever of its counts of live processes applies: the share by the
+    /// highest count that it ever received.
     fn least_share(&self, at: usize, limit: u32) -> u32 {
         let counts = self.live.get(&at).into_iter().flatten();
         let most = counts.map(|(_, live)| *live).max();
@@ -191,7 +192,9 @@ impl Shares {
             Event::Regained(..) => (record.is_degraded, record.room_since) = (false, None),
             Event::Granted(_, [token, ..]) => {
                 record.is_held = true;
-                if token == 0 {
+                // Only a server makes tokens.
+                let is_without_server = token == 0;
+                if is_without_server {
                     check(
                         record.is_degraded && record.parent.is_none(),
                         "events",
@@ -202,7 +205,7 @@ impl Shares {
                         },
                     )?;
                 }
-                if token == 0 || is_unwell && self.must_fit_share(who) {
+                if is_without_server || is_unwell && self.must_fit_share(who) {
                     let none = BTreeSet::new();
                     return self.is_within(who, (&none, &none), local);
                 }
@@ -223,7 +226,8 @@ impl Shares {
         Ok(())
     }
 
-    /// Checks that no process acquires more than its share while others may have admitted claims up to theirs.
+    /// Checks that a process acquires no more than its share while other processes may have admitted claims up to
+    /// their shares. Its claims in flight count too, unless they have been queued since their call was sent.
     pub(super) fn sent(
         &self,
         at: usize,
@@ -231,16 +235,17 @@ impl Shares {
         (local, flights): (Time, &Flights),
         is_unwell: impl Fn(Key) -> bool,
     ) -> Verdict {
-        let others = flights.range((at, CallId(0))..(at + 1, CallId(0)));
-        let others = others.filter(|(_, other)| other.call.deadline > local);
-        let others = others.flat_map(|(_, other)| {
-            let waits = |permit: &PermitId| {
+        let calls_in_flight = flights
+            .range((at, CallId(0))..(at + 1, CallId(0)))
+            .filter(|(_, flight)| flight.call.deadline > local);
+        let claims_in_flight = calls_in_flight.flat_map(|(_, flight)| {
+            let is_queued = |permit: &PermitId| {
                 let record = self.records.get(&(at, *permit));
-                record.is_some_and(|record| record.queued >= Some(other.sent))
+                record.is_some_and(|record| record.queued >= Some(flight.sent))
             };
-            first_named(&other.call).filter(move |permit| !waits(permit))
+            first_named(&flight.call).filter(move |permit| !is_queued(permit))
         });
-        let in_flight: BTreeSet<_> = others.collect();
+        let in_flight: BTreeSet<_> = claims_in_flight.collect();
         let limited = first_named(call).filter(|permit| {
             let record = self.records.get(&(at, *permit));
             record.is_some_and(|record| {
@@ -271,9 +276,9 @@ impl Shares {
         })
     }
 
-    /// Checks that a claim fits into the share. The units count that its process has, and those of claims in flight. Of
-    /// the claims in the same call, those with a higher limit, and so a larger share, do not count: they may have come
-    /// later.
+    /// Checks that a claim fits into the share, together with the units that its process holds and those of claims in
+    /// flight. Claims in the same call count only if their limit is not higher than this claim's: one with a higher
+    /// limit has a larger share, so it may fit even after this claim.
     fn is_within(
         &self,
         who: Who,
@@ -299,7 +304,7 @@ impl Shares {
     }
 
     /// Checks that a degraded permit is acquired at its server once that is possible.
-    pub(super) fn pass(
+    pub(super) fn check_returns(
         &mut self,
         processes: &[Process],
         servers: &[Server],
@@ -315,7 +320,7 @@ impl Shares {
             let process = &processes[*at];
             let local = process.local(now);
             let mut levels = record.claim.levels();
-            let could = record.is_degraded
+            let can_return = record.is_degraded
                 && !is_dazed(process, now)
                 && !settings.slots.is_unknown(now)
                 && levels.all(|level| {
@@ -325,17 +330,19 @@ impl Shares {
                     let used = view.held.iter().filter(|(_, end)| *end > clock).count() as u32;
                     let link = &process.links[settings.link(0, number)];
                     let is_quiet = link.stalled_until <= now && link.deaf_until <= now;
-                    let is_here = is_quiet && link.is_up && server.is_ready(now);
+                    let server_works =
+                        is_quiet && link.is_up && server.is_ready(now) && calls.works(*at, number);
                     let has_room = view.queue.is_empty() && view.pause.is_none() && {
                         let needs = needs[&((*at, *permit), level.key)];
                         used + needs <= level.limit
                     };
-                    is_here && has_room && calls.works(*at, number)
+                    server_works && has_room
                 });
             let levels = record.claim.levels();
-            let missed = levels.map(|level| calls.missed(*at, settings.server_of(level.key)));
+            // Each failed call of the keeper's thread begins the patience again.
+            let failures = levels.map(|level| calls.missed(*at, settings.server_of(level.key)));
             let since = record.room_since.unwrap_or(local);
-            record.room_since = could.then(|| missed.fold(since, Time::max));
+            record.room_since = can_return.then(|| failures.fold(since, Time::max));
             let patience = settings.absence() + settings.timeout + LATE;
             let is_late = record
                 .room_since

@@ -109,7 +109,7 @@ impl World<'_> {
         if link.generation != generation || !runs || !link.in_flight.contains(&call.id) {
             return;
         }
-        (call.left.0)();
+        (call.on_written.0)();
         let arrival = link.arrival(Way::There, self.now, delay);
         self.schedule_at(arrival, Happening::Call(at, generation, call));
     }

@@ -1,4 +1,4 @@
-//! The four ways to make a deal.
+//! The four variants, which differ in how traders make a deal.
 
 use redis::RedisError;
 use std::time::Duration;
@@ -18,7 +18,7 @@ type Done = Result<bool, RedisError>;
 
 /// The mechanism that prevents conflicts between traders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Variant {
     /// B8: optimistic transactions.
     Watch,
     /// B9: the chapter's lock, on the whole market.
@@ -29,7 +29,7 @@ pub(crate) enum Way {
     Library,
 }
 
-impl Way {
+impl Variant {
     pub(crate) const ALL: [Self; 4] = [Self::Watch, Self::OneLock, Self::ItemLock, Self::Library];
 
     pub(crate) fn name(self) -> &'static str {
@@ -44,7 +44,7 @@ impl Way {
 
 /// A trader's connection and locks.
 pub(crate) struct Desk {
-    way: Way,
+    variant: Variant,
     pub(crate) client: Client,
     store: Option<RedisSemaphore>,
 }
@@ -56,18 +56,22 @@ enum Guard {
 }
 
 impl Desk {
-    pub(crate) async fn open(way: Way, client: Client, url: &str) -> Self {
-        let store = match way {
-            Way::Library => Some(RedisSemaphore::connect(url).await.expect(ANSWERS)),
+    pub(crate) async fn open(variant: Variant, client: Client, url: &str) -> Self {
+        let store = match variant {
+            Variant::Library => Some(RedisSemaphore::connect(url).await.expect(ANSWERS)),
             _ => None,
         };
-        Self { way, client, store }
+        Self {
+            variant,
+            client,
+            store,
+        }
     }
 
     pub(crate) async fn list(&self, offer: &Offer) -> Deal {
         let client = &self.client;
-        match self.way {
-            Way::Watch => market::list_item(client, offer).await.expect(ANSWERS),
+        match self.variant {
+            Variant::Watch => market::list_item(client, offer).await.expect(ANSWERS),
             _ => {
                 self.locked(offer, market::list_item_locked(client, offer))
                     .await
@@ -77,8 +81,8 @@ impl Desk {
 
     pub(crate) async fn purchase(&self, offer: &Offer, buyer: &str) -> Deal {
         let client = &self.client;
-        match self.way {
-            Way::Watch => market::purchase_item(client, offer, buyer)
+        match self.variant {
+            Variant::Watch => market::purchase_item(client, offer, buyer)
                 .await
                 .expect(ANSWERS),
             _ => {
@@ -102,8 +106,8 @@ impl Desk {
     }
 
     async fn lock(&self, offer: &Offer) -> Option<Guard> {
-        let name = match self.way {
-            Way::OneLock => MARKET,
+        let name = match self.variant {
+            Variant::OneLock => MARKET,
             _ => &offer.member,
         };
         let Some(store) = &self.store else {
