@@ -163,3 +163,43 @@ async fn a_reservation_beside_lost_units_counts_as_used() {
     assert!(!permit.is_lost());
     drop(permit);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_of_a_budget_whose_state_is_lost_can_be_ended() {
+    let server = RedisServer::start();
+    let store = store(&server, Refuse).await;
+    let claim = tokens(100, 60);
+    let permit = granted(&store, claim.clone()).await;
+    permit.settle("tokens", 0);
+    assert!(permit.release().await);
+    let hour = Duration::from_secs(60 * 60);
+    let paused = store.pause(claim.policy(), claim.key(), hour, "");
+    paused.await.expect("the server answers");
+    let refused = store.acquire(claim.clone()).await;
+    assert!(
+        matches!(refused, Err(AcquireError::Paused { .. })),
+        "{refused:?}"
+    );
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["DEL", "semaphore:2:{tokens:a}:budget"]).await;
+    let resumed = store.resume(claim.policy(), claim.key());
+    resumed.await.expect("the server answers");
+    drop(granted(&store, claim).await);
+}
+
+/// A refused claim extends nothing, and finds that the state is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reservation_outlives_the_state_of_its_budget() {
+    const LEASE: Duration = Duration::from_secs(60);
+    let server = RedisServer::start();
+    let patient = builder(Refuse).lease(LEASE).connect(server.url());
+    let store = patient.await.expect("the server is there");
+    let claim = Claim::new("a").with_policy("tokens").with_limit(100);
+    let claim = claim.with_window(Duration::from_secs(1)).with_estimate(60);
+    let _permit = granted(&store, claim.clone()).await;
+    let mut raw = Raw::connect(server.port()).await;
+    raw.cmd(&["DEL", "semaphore:2:{tokens:a}:budget"]).await;
+    is_full(&store.acquire(claim).await);
+    let ttl = raw.cmd(&["PTTL", "semaphore:2:{tokens:a}1000:held"]).await;
+    assert!(ttl.int() > LEASE.as_millis() as i64, "{ttl:?}");
+}

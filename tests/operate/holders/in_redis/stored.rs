@@ -3,7 +3,9 @@
 //! Promises: P24.
 
 use super::{ALIVE, HELD, LEASE, LONG, QUEUE, granted, listens, processes, revoke, units, waits};
-use crate::holders::{BOUND, Store, distinct, first, forged::forgeries, ids, shown, usage};
+use crate::holders::{
+    BOUND, Store, distinct, first, forged::forgeries, ids, usage, wait_for_usage,
+};
 use futures_util::StreamExt;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,7 +39,7 @@ async fn two_stores_are_listed_as_two_processes() {
     let (_server, _, [one, two]) = processes(LEASE).await;
     let _permits = [granted(&one, 1).await, granted(&two, 2).await];
     for store in [one, two] {
-        let usage = shown(&store, "a", "both are known", |usage| {
+        let usage = wait_for_usage(&store, "a", "both are known", |usage| {
             let mut pids = usage.held.iter().map(|info| info.process.pid);
             pids.all(|pid| pid == Some(std::process::id()))
         })
