@@ -98,14 +98,14 @@ pub(crate) async fn a_budget_in_shadow_refuses_nothing_and_is_settled(store: Sto
             .map(|budget| (budget.spent, budget.reserved));
         in_use.expect("the budget is in use")
     };
-    // Each request reserves 60 and uses 25, so a fourth does not fit beside the 75 that three have used. The usage may be
-    // read while a request is granted, and then counts its 60 as spent.
-    eventually("three requests were counted", BOUND, async || {
-        send_one().await == (75, 0)
+    // Each request reserves 60 and uses 25, so a third does not fit beside the 50 that two have used. The usage may be read
+    // while a request is granted, and then counts its 60 as spent.
+    eventually("two requests were counted", BOUND, async || {
+        send_one().await == (50, 0)
     })
     .await;
     for _ in 0..3 {
-        assert_eq!(send_one().await, (75, 0));
+        assert_eq!(send_one().await, (50, 0));
     }
 }
 
