@@ -323,7 +323,7 @@ async fn a_newcomer_beside_a_hundred_flows_of_the_largest_share_is_served_after_
 ) {
     let mut crowd = Crowd::new(store).await;
     for number in 0..100 {
-        for _ in 0..5 {
+        for _ in 0..2 {
             let claim = claim("a", 1).with_flow(format!("flow-{number}"));
             let claim = claim.with_share(100).with_max_waiting(500);
             crowd.join("crowd", claim).await;
