@@ -83,8 +83,7 @@ end
 
 -- Extends the TTLs. No key expires before time has returned everything, even if what is reserved is spent at the end of a
 -- lease. The hash outlives `held`, so one TTL shows that both are long enough. Both get more than they need, so that this is
--- rarely done.
--- `is_new`: the hash has no TTL yet.
+-- rarely done. `is_new`: the hash has no TTL yet.
 local function outlive(budget, lease, is_new)
   local windows = (budget.spent + budget.reserved) / math.max(budget.limit, 1) + 1
   local needed = math.max(windows, 2) * budget.window + lease * LEASES
@@ -351,17 +350,18 @@ function rarely()
       end
       return
     end
+    local queue, alive = KEYS[budget.key + 1], KEYS[budget.key + 2]
     local old = is_pause(budget.head) and budget.head
-    local known = old and tonumber(call('ZSCORE', KEYS[budget.key + 2], old) or 0) or now
-    if tonumber(ends) <= math.max(known, now) then
+    local known = old and tonumber(call('ZSCORE', alive, old) or 0) or now
+    if tonumber(ends) <= known then
       return
     end
-    call('ZADD', KEYS[budget.key + 1], 0, id)
-    call('ZADD', KEYS[budget.key + 2], ends, id)
-    rare.extend({KEYS[budget.key + 1], KEYS[budget.key + 2]}, ends - now)
+    call('ZADD', queue, 0, id)
+    call('ZADD', alive, ends, id)
+    rare.extend({queue, alive}, ends - now)
     if old and old ~= id then
-      call('ZREM', KEYS[budget.key + 1], old)
-      call('ZREM', KEYS[budget.key + 2], old)
+      call('ZREM', queue, old)
+      call('ZREM', alive, old)
     end
     budget.head, budget.has_other_pause = id, known <= now
     -- The end of the pause finds the windows that have a state.

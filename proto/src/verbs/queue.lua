@@ -322,7 +322,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
       levels[level] = {
         number = number, held = KEYS[key - 3], queue = KEYS[key - 2], alive = KEYS[key - 1],
         token = KEYS[key], used = used[number], id = id, limit = tonumber(limit, 36),
-        weight = tonumber(weight, 36), terms = own, waits = wait_of(own), budget = budget, units = budget and 1 or tonumber(weight, 36),
+        weight = tonumber(weight, 36), terms = own, waits = wait_of(own), budget = budget,
+        units = budget and 1 or tonumber(weight, 36),
         is_known = string.find(own, '^%-') ~= nil, is_granted = string.find(own, '^%-2') ~= nil,
         head = false, is_stuck = false, is_done = false
       }
