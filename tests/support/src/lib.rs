@@ -1,6 +1,7 @@
 //! Helpers that the tests and the benchmarks of tower-semaphore share.
 //!
-//! `fleet`, `http_requests`, `ledger`, `levels`, `pausing`, `rig`, `stores`, `stubs` and `wrappers` use the library.
+//! `fleet`, `http_requests`, `ledger`, `levels`, `pausing`, `rig`, `saturation`, `stores`, `stubs` and `wrappers` use the
+//! library.
 //! The other modules are oracles that judge or measure it, so they share no code with it.
 
 #![allow(
@@ -36,6 +37,7 @@ pub mod resp;
 #[cfg(feature = "redis")]
 pub mod rig;
 pub mod rng;
+pub mod saturation;
 pub mod script;
 pub mod stall;
 pub mod stores;
