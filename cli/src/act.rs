@@ -177,7 +177,7 @@ async fn check_is_set(
     Err(Failure::nothing("no such limit is set"))
 }
 
-/// Returns the length of a percent-encoded key.
+/// Returns the length of a percent-encoded key. The plain characters are those that the docs of [`StoredKey`] list.
 fn encoded_length(key: &Key) -> usize {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@+".contains(&byte);
     let lengths = key

@@ -131,7 +131,7 @@
 //!   connections.
 //! - `the store fails` and `the store works again` mark the beginning and the end of a period in which claims fail, for
 //!   each server of a cluster. A failure that may pass by itself, such as silence, is reported once several claims in a
-//!   row have failed over more than one timeout. A failure that needs an operator, such as a wrong password or a
+//!   row have failed for at least one timeout. A failure that needs an operator, such as a wrong password or a
 //!   missing right, is reported at once, even after another report. The period ends with an answered claim once none
 //!   has failed for a lease, so alternating failures and successes are one period. After an outage the end is reported
 //!   as soon as the server answers.

@@ -53,8 +53,9 @@ impl ReservedUnits {
     /// nothing.
     pub(super) fn end(&self, end: PermitEnd) {
         let settled = self.state.lock().take();
-        let weight = self.weight;
-        if let Some(rest) = settled.map(|settled| TakenUnits { weight, settled }) {
+        if let Some(settled) = settled {
+            let weight = self.weight;
+            let rest = TakenUnits { weight, settled };
             self.count(rest.use_of_unsettled(end), rest.unsettled());
         }
     }

@@ -282,9 +282,8 @@ impl Claim {
 
     /// Sets the flow that the claim belongs to in its key's queue: a tenant, or a class of work. Without flows the
     /// queue is first come, first served. With flows it is fair to them: the claims of a flow are served in the order
-    /// of their arrival, and waiting flows are served in turns, by units granted. If *k*
-    /// other flows wait, a newcomer waits for at most *k* other grants, however many claims these flows have queued. An
-    /// idle flow saves nothing up.
+    /// of their arrival, and waiting flows are served in turns, by units granted. If *k* other flows wait, a newcomer
+    /// waits for at most *k* other grants, however many claims these flows have queued. An idle flow saves nothing up.
     ///
     /// - The queue becomes fair with the first claim of a flow. Claims that wait already stay before that claim. From
     ///   then on, until nothing waits, claims without a flow are one flow of share 1.
@@ -527,8 +526,8 @@ impl Claim {
     /// # Errors
     ///
     /// [`AcquireError::Invalid`] for an empty key, a missing limit, a weight out of range, a weight above the limit,
-    /// an empty flow, a share out of range, a flow with a head start, or a [budget](Self::with_window), which only the
-    /// stores of this crate have;
+    /// an empty flow, a share out of range, a flow with a head start, an estimate without a window, or a
+    /// [budget](Self::with_window), which only the stores of this crate have;
     /// [`AcquireError::Full`] for a limit of 0, which refuses every claim.
     ///
     /// # Examples

@@ -324,7 +324,7 @@ macro_rules! claim_methods {
         /// - The handler may [`resize`](crate::Permit::resize) the permit to any weight. A weight above the limit
         ///   is counted as `invalid`.
         /// - A layer runs at most 50,000 trials whose claims were queued, or were not answered by the store at once.
-        ///   Each of them counts until its permit ends. Further requests are counted as `overloaded`.
+        ///   Each of them counts until its permit ends. Further such requests are counted as `overloaded`.
         /// - In the queues of a store, `max_waiting_total` bounds claims in shadow separately from claims in force.
         /// - Outside of a Tokio runtime a request whose claims the store does not answer at once is counted as
         ///   `unavailable`.

@@ -245,13 +245,13 @@ impl ProbeCommand {
         let Ok(connection) = open_or_reopen(endpoint, login, Inquiry::Skip).await else {
             return false;
         };
-        let ends_at = async |command: Cmd| {
+        let disconnects = async |command: Cmd| {
             let replies = connection.call(vec![command]).await;
             replies
                 .iter()
                 .any(|reply| matches!(reply, Err(error) if error.is_disconnect()))
         };
-        if ends_at(cmd("PING")).await {
+        if disconnects(cmd("PING")).await {
             return false;
         }
         let mut command = cmd(self.name());
@@ -265,7 +265,7 @@ impl ProbeCommand {
                 return subscribed.is_err_and(|error| error.is_disconnect());
             }
         }
-        ends_at(command).await
+        disconnects(command).await
     }
 }
 

@@ -76,13 +76,13 @@ impl Sentinels {
         }
         let mut known = self.known.lock();
         // If another search has found a new primary in the meantime, these answers may still name the old one.
-        let is_of_most = answers.is_majority_named() && known.generation == before;
+        let is_majority = answers.is_majority_named() && known.generation == before;
         // The first primary must be named by a majority.
         let answer = match answers.best(known.address()) {
-            Some(best) if is_of_most || known.primary.is_some() => Ok(best.clone()),
+            Some(best) if is_majority || known.primary.is_some() => Ok(best.clone()),
             _ => Err(answers.error()),
         };
-        known.learn(answer, is_of_most)
+        known.learn(answer, is_majority)
     }
 
     /// Watches one Sentinel. When it names another primary, queries all Sentinels and returns. Also returns when it
@@ -180,22 +180,22 @@ impl KnownPrimary {
         Some(answer.epoch) >= self.primary.as_ref().map(|primary| primary.epoch)
     }
 
-    /// Takes the best answer of the Sentinels. `is_of_most` is true if a majority has answered. A majority is followed
+    /// Takes the best answer of the Sentinels. `is_majority` is true if a majority has answered. A majority is followed
     /// even if it knows of fewer failovers, because the Sentinels may have been set up again. A minority is followed
     /// only if it knows of a later failover. Returns true if Sentinels have named the primary that is now known. For
     /// that, a minority counts only until the `run_id` of the primary is known.
     fn learn(
         &mut self,
         answer: Result<NamedPrimary, CallError>,
-        is_of_most: bool,
+        is_majority: bool,
     ) -> Result<bool, CallError> {
         let named = match (answer, &mut self.primary) {
             (Ok(named), Some(primary)) if named.address == primary.address => {
-                let epoch = if is_of_most { 0 } else { primary.epoch };
+                let epoch = if is_majority { 0 } else { primary.epoch };
                 primary.epoch = named.epoch.max(epoch);
-                return Ok(is_of_most || primary.run_id.is_none());
+                return Ok(is_majority || primary.run_id.is_none());
             }
-            (Ok(named), Some(primary)) if !is_of_most && named.epoch <= primary.epoch => {
+            (Ok(named), Some(primary)) if !is_majority && named.epoch <= primary.epoch => {
                 return Ok(false);
             }
             (Err(error), Some(_)) if !is_wrong_name(&error) => return Ok(false),
