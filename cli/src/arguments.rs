@@ -63,6 +63,9 @@ pub(crate) struct ServerArguments {
     /// A file with the password and nothing else, except a line end
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) password_file: Option<PathBuf>,
+    /// The longest time to connect, in seconds; `check` and --sentinel take several round trips, and as long as they need
+    #[arg(long, value_name = "SECONDS", default_value = "0.95", value_parser = seconds, global = true)]
+    pub(crate) connect_timeout: Duration,
 }
 
 /// The id of the argument `--url`.
@@ -195,9 +198,9 @@ pub(crate) struct PaceArguments {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map_err(|_| "it is not a number")?;
-    let every = Duration::try_from_secs_f64(seconds).map_err(|_| "it is no time")?;
-    match every >= Duration::from_millis(100) {
-        true => Ok(every),
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| "it is no time")?;
+    match time >= Duration::from_millis(100) {
+        true => Ok(time),
         false => Err("it is less than 0.1".to_owned()),
     }
 }

@@ -14,9 +14,6 @@ use tower_semaphore::{
     },
 };
 
-/// The longest time to connect, so that a command fails within a second.
-const BOUND: Duration = Duration::from_millis(950);
-
 /// The timeout of one call once connected. It is long, because a person can wait for a busy server.
 const CALL: Duration = Duration::from_secs(2);
 
@@ -84,7 +81,10 @@ impl Connector {
         let connected = match &servers.sentinel {
             // Without a bound, because asking the Sentinels takes several round trips.
             Some(name) => builder.connect_sentinel(self.urls, name).await,
-            None if is_operator => bounded(one_or_more(builder, self.urls, servers)).await?,
+            None if is_operator => {
+                let connect = one_or_more(builder, self.urls, servers);
+                bounded(servers.connect_timeout, connect).await?
+            }
             // An application also checks the server and the user's rights, which takes several calls.
             None => one_or_more(builder, self.urls, servers).await,
         };
@@ -103,9 +103,12 @@ async fn one_or_more(
     }
 }
 
-async fn bounded<T>(connect: impl Future<Output = T>) -> Result<T, Failure> {
-    let late = |_| Failure::Store(format!("Redis has not answered within {BOUND:?}"));
-    timeout(BOUND, connect).await.map_err(late)
+async fn bounded<T>(bound: Duration, connect: impl Future<Output = T>) -> Result<T, Failure> {
+    let late = |_| {
+        let text = format!("Redis has not answered within {bound:?}; --connect-timeout changes it");
+        Failure::Store(text)
+    };
+    timeout(bound, connect).await.map_err(late)
 }
 
 /// The names of the library's settings, and the arguments that set them.

@@ -21,7 +21,9 @@ fn a_server_that_is_not_there_is_status_3_within_a_second() {
     let mut server = RedisServer::start();
     server.kill();
     let start = Instant::now();
-    let run = run_line(&server, "usage concurrency ann");
+    let mut command = program();
+    command.args(["--url", &server.url(), "usage", "concurrency", "ann"]);
+    let run = run(command);
     assert!(start.elapsed() < BUSY);
     assert_eq!((run.code, &*run.out), (Some(3), ""), "{run:?}");
     assert!(run.err.contains("Redis is unavailable"), "{run:?}");
@@ -31,12 +33,17 @@ fn a_server_that_is_not_there_is_status_3_within_a_second() {
 fn a_server_that_does_not_answer_is_status_3_within_a_second() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address");
-    let start = Instant::now();
-    let mut command = program();
-    command.args(["--url", &format!("redis://{address}/"), "processes"]);
-    let run = run(command);
-    assert!(start.elapsed() < BUSY);
-    assert_eq!(run.code, Some(3), "{run:?}");
+    for (timeout, shown) in [(&[][..], "950ms"), (&["--connect-timeout", "0.3"], "300ms")] {
+        let start = Instant::now();
+        let mut command = program();
+        command.args(timeout);
+        command.args(["--url", &format!("redis://{address}/"), "processes"]);
+        let run = run(command);
+        assert!(start.elapsed() < BUSY);
+        assert_eq!(run.code, Some(3), "{run:?}");
+        let late = format!("Redis has not answered within {shown}; --connect-timeout changes it");
+        assert!(run.err.contains(&late), "{run:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::{
 };
 use testing::redis::RedisServer;
 
+pub(crate) const PATIENT: [&str; 2] = ["--connect-timeout", "30"];
+
 /// The output of a run, and its status.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -32,9 +34,16 @@ pub(crate) fn program() -> Command {
     command
 }
 
-/// The program with the URL of this server as its argument.
-pub(crate) fn on(server: &RedisServer) -> Command {
+/// The program that waits long for a connection, as the machine may be busy.
+pub(crate) fn patient() -> Command {
     let mut command = program();
+    command.args(PATIENT);
+    command
+}
+
+/// The patient program with the URL of this server as its argument.
+pub(crate) fn on(server: &RedisServer) -> Command {
+    let mut command = patient();
     command.args(["--url", &server.url()]);
     command
 }

@@ -1,6 +1,6 @@
 //! The same commands on clusters, with Sentinels and over TLS.
 
-use crate::program::{Run, program, run};
+use crate::program::{Run, patient, run};
 use serde_json::Value;
 use std::{collections::BTreeSet, fs, time::Duration};
 use testing::{
@@ -12,17 +12,11 @@ use testing::{
 };
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
-/// Runs the program with the options `servers` and a command. Retries while it cannot connect within a second, as on a
-/// busy machine.
+/// Runs the program with the options `servers` and a command.
 fn run_with(servers: &[&str], args: &str) -> Run {
-    let run = || {
-        let mut command = program();
-        command.args(servers).args(args.split(' '));
-        run(command)
-    };
-    let is_late = |run: &Run| run.err.contains("Redis has not answered within");
-    let mut runs = (0..20).map(|_| run());
-    runs.find(|run| !is_late(run)).expect("it connects in time")
+    let mut command = patient();
+    command.args(servers).args(args.split(' '));
+    run(command)
 }
 
 /// Permits of several keys, whichever servers have these keys.

@@ -1,6 +1,6 @@
 //! Tests in a real terminal of 80 columns and 24 lines: tmux.
 
-use crate::{fleet::Fleet, golden::assert_golden};
+use crate::{fleet::Fleet, golden::assert_golden, program::PATIENT};
 use std::{
     process::{Command, id},
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
@@ -32,8 +32,10 @@ impl Terminal {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let socket = format!("semaphore-{}-{}", id(), COUNT.fetch_add(1, Relaxed));
         let (program, url) = (env!("CARGO_BIN_EXE_semaphore"), server.url());
-        let line =
-            format!("{setup}; echo before; '{program}' --url {url} {args}; echo status $?; cat");
+        let line = format!(
+            "{setup}; echo before; '{program}' {} --url {url} {args}; echo status $?; cat",
+            PATIENT.join(" ")
+        );
         let terminal = Self { socket };
         let mut command = terminal.command(&["-f", "/dev/null", "new-session", "-d"]);
         command.args(["-x", "80", "-y", "24", &line]);
