@@ -29,7 +29,7 @@ pub(crate) async fn revoke(
     let ids = Ids::from_usage(&target.usage(store).await?);
     let meant: Vec<_> = ids.named(id).collect();
     match meant[..] {
-        [id] => revoke_ids(store, &target, (&ids, &[id.to_owned()]), output).await,
+        [id] => revoke_ids(store, &target, &ids, &[id.to_owned()], output).await,
         [] => Err(Failure::Nothing(format!(
             "no permit is called {}",
             shown(id)
@@ -59,14 +59,15 @@ pub(crate) async fn revoke_key(
         confirm(format!("End all permits of {target}: {count}?")).await?;
     }
     let ids = Ids::from_usage(&usage);
-    revoke_ids(store, &target, (&ids, &held), output).await
+    revoke_ids(store, &target, &ids, &held, output).await
 }
 
-/// Revokes the permits whose ids are `chosen`. `ids` has all ids of the key, from which short forms are made.
+/// Revokes the permits whose ids are `chosen`. `ids` has all ids of the key, to shorten the printed ones.
 async fn revoke_ids(
     store: &RedisSemaphore,
     target: &PolicyKey,
-    (ids, chosen): (&Ids, &[String]),
+    ids: &Ids,
+    chosen: &[String],
     output: Output,
 ) -> Result<(), Failure> {
     let (mut revoked, mut failed) = (Vec::new(), None);
@@ -128,13 +129,13 @@ pub(crate) async fn set_limit(
         None => (None, &set.first),
     };
     let limit = limit_of(limit)?;
-    check(policy, key.as_ref())?;
-    let named = Policy::from(policy);
+    check_has_limit(policy, key.as_ref())?;
+    let typed_policy = Policy::from(policy);
     if limit.is_none() {
-        check_is_set(store, &named, key.as_ref()).await?;
+        check_is_set(store, &typed_policy, key.as_ref()).await?;
     }
     let done = store
-        .set_limit(&named, key.as_ref(), limit, &set.note.text)
+        .set_limit(&typed_policy, key.as_ref(), limit, &set.note.text)
         .await;
     done.map_err(|error| Failure::store(&error))?;
     if output.is_json {
@@ -160,12 +161,13 @@ async fn check_is_set(
         let limit = limit.map_err(|error| Failure::store(&error))?;
         let is_meant = match (&limit.key, key) {
             (None, None) => true,
-            (Some(StoredKey::Whole { key: other, .. }), Some(key)) => key == other,
+            (Some(StoredKey::Whole { key: listed, .. }), Some(key)) => key == listed,
             (Some(StoredKey::Hashed { hash, .. }), Some(key)) => {
                 if key.as_bytes().strip_prefix(b"#") == Some(hash.as_bytes()) {
                     let wrong = "KEY: the hash of a long key is listed: name the key itself";
                     return Err(Failure::Usage(wrong.to_owned()));
                 }
+                // A store hashes only keys that are longer than their hashes.
                 encoded_length(key) > hash.len()
             }
             _ => false,
@@ -188,7 +190,7 @@ fn encoded_length(key: &Key) -> usize {
 }
 
 /// Fails for a policy or key whose limit no store can set.
-fn check(policy: &str, key: Option<&Key>) -> Result<(), Failure> {
+fn check_has_limit(policy: &str, key: Option<&Key>) -> Result<(), Failure> {
     match policy {
         "lock" => Err(Failure::Usage(
             "POLICY: a lock's limit cannot be set".to_owned(),

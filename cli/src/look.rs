@@ -121,6 +121,7 @@ pub(crate) async fn watch(
 ) -> Result<(), Failure> {
     let target = PolicyKey::new(arguments);
     if !output.is_live() {
+        // Ends by a signal, or by an error such as a closed pipe.
         loop {
             target.print(&target.usage(store).await?, output)?;
             sleep(every).await;
@@ -129,7 +130,7 @@ pub(crate) async fn watch(
     let mut screen = Screen::open()?;
     loop {
         screen.show(&target.text(&target.usage(store).await?, output))?;
-        if !screen.goes_on(every).await? {
+        if !screen.wait_to_update(every).await? {
             return Ok(());
         }
     }
@@ -154,7 +155,7 @@ pub(crate) async fn top(
     let (mut screen, mut tally) = (Screen::open()?, first);
     loop {
         screen.show(&tally.text(policy, output.look()))?;
-        if !screen.goes_on(every).await? {
+        if !screen.wait_to_update(every).await? {
             return Ok(());
         }
         tally = Tally::count(store, &named, rows(), |_| ()).await?;

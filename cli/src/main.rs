@@ -56,7 +56,7 @@ async fn until_a_signal(run: JoinHandle<Result<(), Failure>>) -> ExitCode {
     tokio::select! {
         outcome = run => match outcome {
             Ok(outcome) => report(outcome),
-            // The panic hook has already printed the panic.
+            // The status of a Rust program that panics. The panic hook has already printed the message.
             Err(_) => ExitCode::from(101),
         },
         _ = signal::ctrl_c() => ExitCode::from(INTERRUPTED),
@@ -128,6 +128,7 @@ async fn run_on(
         CliCommand::Resume { key } => act::resume(store, key, output).await,
         CliCommand::Processes => look::processes(store, output).await,
         CliCommand::Check => look::check(store, output).await,
+        // `run` handles these, because they need no store.
         CliCommand::Completions { .. } | CliCommand::Man { .. } => Ok(()),
     }
 }

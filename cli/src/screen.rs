@@ -103,7 +103,7 @@ impl Screen {
     }
 
     /// Waits for this time, or until the user requests an update. Returns false if the user quits.
-    pub(crate) async fn goes_on(&mut self, every: Duration) -> Result<bool, Failure> {
+    pub(crate) async fn wait_to_update(&mut self, every: Duration) -> Result<bool, Failure> {
         match self.wish(every).await {
             Wish::Update => Ok(true),
             Wish::Quit => Ok(false),

@@ -113,7 +113,7 @@ pub(crate) fn usage(name: &str, usage: &Usage, look: Look) -> String {
     }
     let ids = Ids::from_usage(usage);
     for (heads, infos) in [
-        // The third column is the time left of the lease, or until a waiter without heartbeats no longer counts.
+        // LEASE is the time left of the lease, ALIVE the time after which a waiter without heartbeats no longer counts.
         (["PERMIT", "HELD FOR", "LEASE"], &usage.held),
         (["WAITER", "WAITS FOR", "ALIVE"], &usage.waiting),
     ] {
@@ -283,6 +283,7 @@ mod tests {
 
     #[test]
     fn an_id_is_shortened_to_the_first_parts_that_make_it_unique() {
+        // Process, number of the permit, and the parts by which its units differ.
         let ids = ["p.1.5.1", "p.1.5.2", "p.12.5.1", "q.1", "other"].map(str::to_owned);
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();

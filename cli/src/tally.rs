@@ -18,7 +18,7 @@ use tower_semaphore::{
 };
 
 /// The longest time for which a store looks for a page of keys.
-const TIME: Duration = Duration::from_millis(100);
+const PAGE_TIME: Duration = Duration::from_millis(100);
 
 /// The keys of a policy that have permits or waiters, or are paused: page by page, each once.
 pub(crate) struct Pages<'a> {
@@ -47,8 +47,11 @@ impl<'a> Pages<'a> {
         let Some(cursor) = self.next.take() else {
             return Ok(None);
         };
-        let page = self.store.keys_page(self.policy, cursor.as_deref(), TIME);
-        let page = page.await.map_err(|error| Failure::store(&error))?;
+        let page = self
+            .store
+            .keys_page(self.policy, cursor.as_deref(), PAGE_TIME)
+            .await;
+        let page = page.map_err(|error| Failure::store(&error))?;
         let KeyPage { mut keys, next, .. } = page.unwrap_or_default();
         self.next = next.map(Some);
         keys.retain(|key| self.seen.insert(self.hashes.hash_one(key)));

@@ -1,4 +1,5 @@
-//! Commands that change something while other processes hold permits.
+//! Commands that change something while other processes hold permits. Status 1 means that nothing was found, 2 that the
+//! arguments are wrong.
 
 use crate::{
     fleet::Fleet,
@@ -27,8 +28,15 @@ async fn assert_lost(permit: &Permit) {
     lost.expect("its holder is notified of the loss");
 }
 
-/// The whole id of each permit that is held, and the short id that the table shows.
-fn ids(server: &RedisServer) -> Vec<(String, String)> {
+/// The two forms of a permit's id.
+struct Id {
+    whole: String,
+    /// As the table shows it.
+    short: String,
+}
+
+/// The ids of the permits that are held.
+fn ids(server: &RedisServer) -> Vec<Id> {
     let usage = run_line(server, "--json usage concurrency ann").out;
     let usage: Value = serde_json::from_str(&usage).expect("JSON");
     let held = usage["held"].as_array().expect("a list");
@@ -39,7 +47,8 @@ fn ids(server: &RedisServer) -> Vec<(String, String)> {
     let ids = held
         .iter()
         .map(|info| info["id"].as_str().expect("text").to_owned());
-    ids.zip(shown).collect()
+    let ids = ids.zip(shown).map(|(whole, short)| Id { whole, short });
+    ids.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,7 +61,7 @@ async fn a_permit_is_revoked_by_its_id_whole_or_as_it_is_shown() {
         granted(&store).await,
     ];
     let ids = ids(&server);
-    let named = [&ids[0].0, &ids[1].1];
+    let named = [&ids[0].whole, &ids[1].short];
     for (permit, id) in permits.iter().zip(named) {
         let run = run_line(&server, &format!("revoke concurrency ann {id}"));
         assert_eq!(run.code, Some(0), "{run:?}");
@@ -68,8 +77,8 @@ async fn a_text_shorter_than_a_short_id_names_no_permit() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let _permit = granted(&store).await;
-    let (id, short) = ids(&server).remove(0);
-    let process = id.split('.').next().expect("a process");
+    let Id { whole, short } = ids(&server).remove(0);
+    let process = whole.split('.').next().expect("a process");
     for text in [process, &short[..short.len() - 1], "x", ""] {
         let run = run_on(&server, &["revoke", "concurrency", "ann", text]);
         assert_eq!(run.code, Some(1), "{text:?}: {run:?}");
@@ -196,7 +205,7 @@ async fn a_key_is_paused_in_all_processes_until_it_is_resumed() {
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
     assert_golden("resume", &resumed.out);
     let granted = tokio::time::timeout(BOUND, waiter).await;
-    let granted = granted.expect("it is told").expect("no panic");
+    let granted = granted.expect("the wait ends").expect("no panic");
     assert!(granted.is_ok(), "{granted:?}");
     assert_eq!(pause_of_ann(&server), Value::Null);
     let again = run_line(&server, "resume concurrency ann");
@@ -211,7 +220,7 @@ fn a_shorter_pause_leaves_the_longer_one_in_force() {
     assert_eq!(short, long);
     let expected = json!({"policy": "concurrency", "key": "ann", "pause": pause_of_ann(&server)});
     assert_eq!(long, expected);
-    let [since, until] = ["since", "until"].map(|end| long["pause"][end].as_u64());
+    let [since, until] = ["since", "until"].map(|field| long["pause"][field].as_u64());
     assert_eq!(until, since.map(|since| since + 90 * 60 * 1_000));
 
     let longer = parsed(&server, "pause concurrency ann 31d").remove(0);
@@ -245,7 +254,7 @@ async fn a_paused_key_that_nobody_uses_is_listed_until_the_pause_ends() {
 #[test]
 fn the_limit_of_a_long_key_is_taken_away_by_the_key_and_not_by_its_hash() {
     let server = RedisServer::start();
-    // The second one is long only when it is percent-encoded.
+    // A key of more than 64 characters is long. The second has them only when it is percent-encoded.
     for long in ["k".repeat(100), "{".repeat(22)] {
         let set = run_line(&server, &format!("set-limit concurrency {long} 3"));
         assert_eq!(set.code, Some(0), "{set:?}");
@@ -294,6 +303,7 @@ async fn limits_are_listed_for_programs_and_shown_with_the_usage() {
 async fn limits_are_listed_with_who_set_them() {
     let mut fleet = Fleet::start().await;
     fleet.limit("concurrency", "20", "").await;
+    // `carol: stuck exports`, encoded as in an id.
     fleet
         .limit("concurrency:ann", "3", "carol~3A~20stuck~20exports")
         .await;

@@ -77,6 +77,7 @@ fn wrong_arguments_are_status_2() {
         "set-limit concurrency ann -1",
         "set-limit lock 5",
         "set-limit lock ann 5",
+        // Two spaces, or one at the end, make an empty key.
         "set-limit concurrency  5",
         "pause concurrency ann",
         "pause concurrency  30s",
@@ -88,7 +89,9 @@ fn wrong_arguments_are_status_2() {
         "--ca /nowhere keys concurrency",
         "--password-file /nowhere keys concurrency",
         "--prefix { keys concurrency",
+        // `run_line` has passed a URL already, and two need `--cluster` or `--sentinel`.
         "--url redis://127.0.0.1:1/ keys concurrency",
+        // A user without a password.
         "--user ann keys concurrency",
     ] {
         let run = run_line(&server, args);
@@ -146,18 +149,18 @@ async fn a_password_comes_from_the_environment_or_a_file_and_never_from_an_argum
             .envs(variables.iter().copied());
         run(command)
     };
-    let comma = format!("redis://ann:se,cret@{host}");
-    let named = format!("redis://ann@{host}");
+    let with_comma = format!("redis://ann:se,cret@{host}");
+    let without_password = format!("redis://ann@{host}");
     let secret = ("REDIS_PASSWORD", "se cret");
     for (arguments, variables) in [
         (&["--url", &url, "--user", "ann"][..], &[secret][..]),
-        (&["--url", &named], &[secret]),
+        (&["--url", &without_password], &[secret]),
         (
             &["--url", &url, "--user", "ann", "--password-file", file],
             &[],
         ),
         (&[], &[("REDIS_URL", &*ann)]),
-        (&[], &[("REDIS_URL", &*comma)]),
+        (&[], &[("REDIS_URL", &*with_comma)]),
         (&["--url", &url], &[("REDIS_PASSWORD", "other")]),
     ] {
         let run = check(arguments, variables);
@@ -196,6 +199,7 @@ async fn a_wrong_password_is_status_3_and_is_not_printed() {
 #[tokio::test]
 async fn a_reader_that_closes_the_pipe_early_is_no_failure() {
     let mut fleet = Fleet::empty().await;
+    // More than the pipe holds, so the program still writes when the reader has left.
     fleet.keys(20_000).await;
     let mut command = crate::program::on(&fleet.server);
     command

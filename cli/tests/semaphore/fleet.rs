@@ -92,7 +92,7 @@ impl Fleet {
     pub(crate) async fn waits(&mut self, key: &str, claim: Claim<'_>) {
         let (id, end) = (self.id(claim, A_WHILE_AGO), (self.now + SOON).to_string());
         let base = format!("semaphore:2:{{concurrency:{key}}}");
-        // The arrival in microseconds.
+        // The arrival in microseconds. Any number will do that grows from waiter to waiter.
         let place = (self.now * 1_000 + claim.weight).to_string();
         // Each further waiter is later, so that it is behind the earlier ones.
         self.now += 1;
@@ -102,7 +102,8 @@ impl Fleet {
             .await;
     }
 
-    /// A pause that began a while ago. `note` is encoded like the label in an id.
+    /// A pause that began a while ago: an entry of the queue, see `pause.lua`. `note` is encoded like the label in an
+    /// id.
     pub(crate) async fn pauses(&mut self, key: &str, note: &str) {
         let (since, end) = (self.now - A_WHILE_AGO, self.now + SOON);
         let length = base36(end - since);
@@ -143,6 +144,7 @@ impl Fleet {
 
     /// Makes `count` keys with one permit each: `k1`, `k2` and so on.
     pub(crate) async fn keys(&mut self, count: u32) {
+        // The lease in each id, `1ffuo0`, is a day.
         let script = "for number = 1, ARGV[1] do \
             local id = ARGV[3] .. string.format('.%d.0.0.5.1.1ffuo0.', number) .. ARGV[4] .. '...' \
             redis.call('ZADD', 'semaphore:2:{concurrency:k' .. number .. '}:held', ARGV[2], id) end";

@@ -42,6 +42,7 @@ async fn tables_are_as_documented() {
         ("top", "top"),
         ("processes", "processes"),
         ("check", "check"),
+        // Bob's permit has the number 73, which is `21` in base 36.
         ("revoke", "revoke concurrency bob 00000000000000a1.21"),
     ] {
         let run = run_line(&fleet.server, args);
@@ -50,7 +51,6 @@ async fn tables_are_as_documented() {
     }
 }
 
-/// The server decides in which order the keys are listed.
 #[tokio::test]
 async fn keys_are_listed_with_their_counts_and_pauses() {
     let mut fleet = Fleet::start().await;
@@ -58,6 +58,7 @@ async fn keys_are_listed_with_their_counts_and_pauses() {
     let run = run_line(&fleet.server, "keys concurrency");
     assert_done(&run);
     let mut lines: Vec<_> = run.out.lines().collect();
+    // Below the heading, the server decides the order.
     lines[1..].sort_unstable();
     assert_golden("keys", &(lines.join("\n") + "\n"));
 }
@@ -167,9 +168,9 @@ fn completions_and_manual_pages_are_written() {
     let pages = run_line(&server, &format!("man {}", folder.path().display()));
     assert_done(&pages);
     let page = folder.path().join("semaphore-set-limit.1");
-    let page = fs::read_to_string(page).expect("a page of each command");
+    let page = fs::read_to_string(page).expect("each command has a page");
     assert!(page.contains("default"));
     let page = folder.path().join("semaphore-pause.1");
-    let page = fs::read_to_string(page).expect("a page of each command");
+    let page = fs::read_to_string(page).expect("each command has a page");
     assert!(page.contains("1h30m"));
 }

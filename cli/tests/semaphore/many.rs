@@ -55,6 +55,7 @@ async fn a_hundred_thousand_keys_are_listed_once_each_in_little_memory() {
     let (many, kb_for_many) = listed(&fleet);
     assert_eq!(many.len(), MANY as usize);
     if cfg!(target_os = "linux") {
+        // The program keeps a hash of each key: a few megabytes for 95,000 more.
         assert!(
             kb_for_few > 0 && kb_for_many < kb_for_few + 20_000,
             "{kb_for_few} kB, then {kb_for_many} kB"
@@ -64,6 +65,7 @@ async fn a_hundred_thousand_keys_are_listed_once_each_in_little_memory() {
 
 #[tokio::test]
 async fn the_top_of_a_hundred_thousand_keys_counts_all_of_them() {
+    // Two keys with four units, and the others with one each.
     let mut fleet = Fleet::start().await;
     fleet.keys(MANY).await;
     let top = run_line(&fleet.server, "--json top");

@@ -6,11 +6,13 @@ use std::{
 };
 use testing::redis::RedisServer;
 
+/// Options for a long wait for a connection, because the machine may be busy.
 pub(crate) const PATIENT: [&str; 2] = ["--connect-timeout", "30"];
 
-/// The output of a run, and its status.
+/// What a run has printed, and its exit status.
 #[derive(Debug)]
 pub(crate) struct Run {
+    /// 0: done, 1: nothing was found, 2: the arguments are wrong, 3: the store failed.
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -34,7 +36,7 @@ pub(crate) fn program() -> Command {
     command
 }
 
-/// The program that waits long for a connection, as the machine may be busy.
+/// The program with the options [`PATIENT`].
 pub(crate) fn patient() -> Command {
     let mut command = program();
     command.args(PATIENT);

@@ -12,7 +12,7 @@ use tower_semaphore::{Operate, Policy, RedisSemaphore};
 const GUIDE: &str = include_str!("../../../src/guide/terminal.rs");
 const DEPLOY: &str = include_str!("../../../src/guide/deploy.rs");
 
-/// Commands that only read; the second list has commands that change something.
+/// Commands that only read.
 const LOOKS: [&str; 5] = [
     "keys concurrency",
     "usage concurrency ann",
@@ -20,6 +20,8 @@ const LOOKS: [&str; 5] = [
     "processes",
     "limits",
 ];
+
+/// Commands that change something.
 const ACTS: [&str; 6] = [
     "pause concurrency ann 30s --note 429",
     "resume concurrency ann",
@@ -29,7 +31,7 @@ const ACTS: [&str; 6] = [
     "revoke concurrency ann --all --yes",
 ];
 
-/// The command in a guide that makes a user.
+/// The command `ACL SETUSER` in a chapter of the guide that makes this user.
 fn command(guide: &'static str, user: &str) -> Vec<&'static str> {
     let start = format!("ACL SETUSER {user} ");
     let mut lines = guide.lines().map(|line| line.trim_start_matches("//! "));
@@ -71,9 +73,10 @@ async fn the_user_look_sees_all_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_user_act_does_all() {
+async fn the_user_act_may_run_all_commands() {
     let mut fleet = Fleet::start().await;
     make(&mut fleet.raw, &command(GUIDE, "act")).await;
+    // A limit first, so that `limits` finds one.
     for args in ["set-limit concurrency ann 3"]
         .into_iter()
         .chain(LOOKS)
@@ -98,6 +101,7 @@ async fn the_user_look_needs_each_right() {
         fleet.limit("concurrency", "5", "").await;
         let works = |args: &&str| {
             let run = as_user(&fleet, "look", args);
+            // Without the right to read names, `processes` still succeeds.
             let has_names = *args != "processes" || run.out.contains("web-1");
             run.code == Some(0) && has_names
         };

@@ -19,7 +19,7 @@ fn run_with(servers: &[&str], args: &str) -> Run {
     run(command)
 }
 
-/// Permits of several keys, whichever servers have these keys.
+/// Permits of 20 keys, so that each server of a cluster has some of the keys.
 async fn permits(store: &RedisSemaphore) -> Vec<Permit> {
     let mut permits = Vec::new();
     for number in 0..20 {
@@ -70,7 +70,7 @@ async fn assert_served(store: &RedisSemaphore, servers: &[&str]) {
     let revoked = run_with(servers, "revoke concurrency account-2 --all --yes");
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
     let lost = tokio::time::timeout(Duration::from_secs(20), held[2].lost()).await;
-    lost.expect("it is told");
+    lost.expect("its holder is notified of the loss");
 }
 
 #[tokio::test(flavor = "multi_thread")]

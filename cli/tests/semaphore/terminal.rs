@@ -10,7 +10,8 @@ use testing::redis::RedisServer;
 use tokio::time::sleep;
 
 const BOUND: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(20);
+/// The time between two looks at the screen.
+const POLL: Duration = Duration::from_millis(20);
 
 /// A terminal, which ends when it is dropped.
 struct Terminal {
@@ -27,7 +28,7 @@ impl Terminal {
         Self::after("true", server, args, variables)
     }
 
-    /// Runs the shell command `setup` before that.
+    /// Runs the shell command `setup` first.
     fn after(setup: &str, server: &RedisServer, args: &str, variables: &[(&str, &str)]) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let socket = format!("semaphore-{}-{}", id(), COUNT.fetch_add(1, Relaxed));
@@ -78,7 +79,7 @@ impl Terminal {
                 return screen;
             }
             assert!(!is_last, "not within {BOUND:?}: {text:?} in\n{screen}");
-            sleep(PAUSE).await;
+            sleep(POLL).await;
         }
     }
 
@@ -91,7 +92,7 @@ impl Terminal {
     }
 
     /// Asserts that the terminal is restored and that the program ended with this status.
-    async fn is_as_before(&self, status: &str) {
+    async fn assert_restored(&self, status: &str) {
         let screen = self.shows(&format!("status {status}")).await;
         assert!(screen.starts_with("before\n"), "{screen}");
         let state = self.ask(&[
@@ -99,8 +100,9 @@ impl Terminal {
             "-p",
             "#{alternate_on} #{cursor_flag} #{wrap_flag}",
         ]);
+        // The main screen, a visible cursor, and lines that wrap.
         assert_eq!(state.trim(), "0 1 1");
-        // Typed text is echoed, and Enter ends a line.
+        // The terminal echoes typed text, and Enter ends the line, so `cat` repeats it.
         self.ask(&["send-keys", "typed", "Enter"]);
         let screen = self.shows("typed\ntyped").await;
         assert!(screen.starts_with("before\n"), "{screen}");
@@ -168,7 +170,7 @@ async fn top_is_live_on_one_screen_and_leaves_the_terminal_as_it_was() {
     fleet.keys(200).await;
     terminal.shows("keys 202, held 204").await;
     terminal.keys("q");
-    terminal.is_as_before("0").await;
+    terminal.assert_restored("0").await;
 }
 
 #[tokio::test]
@@ -182,7 +184,7 @@ async fn watch_follows_a_key_until_ctrl_c() {
         .await;
     terminal.shows("held 0").await;
     terminal.keys("C-c");
-    terminal.is_as_before("130").await;
+    terminal.assert_restored("130").await;
 }
 
 #[tokio::test]
@@ -191,7 +193,7 @@ async fn the_longest_interval_that_can_be_typed_is_accepted() {
     let terminal = Terminal::run(&fleet.server, "watch concurrency ann --every 1e19");
     terminal.shows("held 3").await;
     terminal.keys("q");
-    terminal.is_as_before("0").await;
+    terminal.assert_restored("0").await;
 }
 
 /// Containers, and programs such as `expect`, make terminals without a size.
@@ -206,7 +208,7 @@ async fn a_terminal_that_does_not_know_its_size_is_taken_for_one_of_80_columns()
     let terminal = unknown("watch concurrency ann");
     terminal.shows("held 3").await;
     terminal.keys("q");
-    terminal.is_as_before("0").await;
+    terminal.assert_restored("0").await;
 }
 
 #[tokio::test]
@@ -219,7 +221,7 @@ async fn a_signal_leaves_the_terminal_as_it_was() {
             .args([signal, &terminal.program()])
             .status();
         assert!(sent.expect("kill runs").success());
-        terminal.is_as_before(status).await;
+        terminal.assert_restored(status).await;
     }
 }
 
@@ -229,7 +231,7 @@ async fn a_server_that_dies_leaves_the_terminal_as_it_was() {
     let terminal = Terminal::run(&fleet.server, "top --every 0.1");
     terminal.shows("FULLEST").await;
     fleet.server.kill();
-    terminal.is_as_before("3").await;
+    terminal.assert_restored("3").await;
 }
 
 #[tokio::test]
@@ -253,6 +255,7 @@ async fn a_person_is_asked_before_all_permits_end() {
 #[tokio::test]
 async fn progress_is_shown_while_the_output_goes_elsewhere_and_is_cleared_at_the_end() {
     let mut fleet = Fleet::start().await;
+    // Many, so that the listing lasts until a look at the screen.
     fleet.keys(50_000).await;
     let terminal = Terminal::run(&fleet.server, "keys concurrency >/dev/null");
     terminal.shows(" keys, ").await;
