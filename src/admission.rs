@@ -37,7 +37,7 @@ pub(crate) struct RequestPermit {
     method: Method,
     /// `None` if the request continues after a loss. Boxed so that such a request stays small.
     abort: Option<Box<Abort>>,
-    /// `None` if the client may stall without bound.
+    /// Watches the request's body for stalls until it is dropped. `None` if the client may stall without bound.
     _upload: Option<Arc<Upload>>,
 }
 
@@ -80,8 +80,8 @@ impl<S, B: 'static> Acquiring<S, B> {
     {
         let reason = Reason::Acquire { error };
         let rejection = settings.refuse(reason, self.limits, self.request);
-        let (by, outcome) = (rejection.policy().as_str(), rejection.reason().outcome());
-        self.counter.refused(Some(by), outcome);
+        let (policy, outcome) = (rejection.policy().as_str(), rejection.reason().outcome());
+        self.counter.refused(Some(policy), outcome);
         rejection
     }
 }
@@ -95,7 +95,7 @@ impl<B> Admitted<B> {
     }
 }
 
-/// Polls the inner service. `lost` is the loss of the request's permit, if it ends the request.
+/// Polls the inner service. `lost` is the loss of the request's permit, if that loss ends the request.
 ///
 /// # Errors
 ///
@@ -114,7 +114,7 @@ pub(crate) fn poll_unless_lost<T>(
 
 impl RequestPermit {
     /// Puts a clone for the handler into the request's extensions. If an outer limit has put its
-    /// permit there, the clone holds that permit too.
+    /// permit there, the clone holds that permit too. `limits` is called only if a loss ends the request.
     pub(crate) fn new<B: 'static>(
         permit: Permit,
         request: &mut Request<B>,
@@ -143,7 +143,8 @@ impl RequestPermit {
         self.permit.outcome()
     }
 
-    /// [Polls the inner service](poll_unless_lost) for a request. A body whose permit is lost would be cut at once.
+    /// [Polls the inner service](poll_unless_lost) for a request. A response that comes with the loss is discarded,
+    /// because its body would be cut at once.
     pub(crate) fn poll_inner<T>(
         granted: &mut Option<Self>,
         cx: &mut Context<'_>,

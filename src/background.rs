@@ -76,11 +76,13 @@ impl Drop for Countdown {
     }
 }
 
+/// The task of a countdown.
 struct Counting<T: Bounded + ?Sized> {
     /// `None` once the countdown is over.
     object: Option<Weak<T>>,
-    since: Instant,
+    /// The time that was left at `since`.
     left: Duration,
+    since: Instant,
 }
 
 impl<T: Bounded + ?Sized> Counting<T> {

@@ -23,8 +23,9 @@ pub(crate) struct Fields {
     policy: Policy,
     limit: u32,
     unit: Cow<'static, str>,
+    /// The field `RateLimit-Policy`.
     quota: Option<HeaderValue>,
-    /// The field for the remaining units, indexed by the units in use.
+    /// The field `RateLimit`, indexed by the units in use.
     remaining: Vec<Option<HeaderValue>>,
 }
 
@@ -128,8 +129,9 @@ fn reset_value(policy: &str, remaining: u32, retry_after: u64) -> Option<HeaderV
     item(policy, format_args!("r={remaining};t={retry_after}"))
 }
 
-/// An item of a field: the policy's name, and its parameters. Percent encoding leaves only printable ASCII, so the
-/// value is always valid.
+/// An item of a field: the policy's name, and parameters of the draft: `q` quota, `qu` its unit, `w` window in seconds,
+/// `r` remaining units, `t` seconds to the next attempt. Percent encoding leaves only printable ASCII, so the value is
+/// always valid.
 fn item(policy: &str, parameters: fmt::Arguments<'_>) -> Option<HeaderValue> {
     let policy = utf8_percent_encode(policy, UNQUOTABLE);
     format!("\"{policy}\";{parameters}").try_into().ok()

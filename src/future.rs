@@ -267,7 +267,7 @@ where
         }
     }
 
-    /// Returns the response, unless its permit should be released first if the body ends at once.
+    /// Returns the response. If the head should wait for the permit's release, polls the body first.
     fn respond(
         granted: Option<RequestPermit>,
         mut response: Response<ResBody>,

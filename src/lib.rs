@@ -127,7 +127,7 @@ mod extract;
 mod fields;
 mod future;
 pub mod global;
-// Documentation only. Its links need one of the features, its examples both.
+// Documentation only. Its links need the feature `redis`, its examples also `axum`.
 #[cfg(all(
     feature = "redis",
     any(all(doc, not(doctest)), all(doctest, feature = "axum"))

@@ -175,6 +175,7 @@ impl Retry {
         key: u64,
         (limit, weight, share): (u32, u32, u32),
     ) -> u64 {
+        // With a flow, the upper half of the hash is the key's: all flows of the key are noted under it.
         let (now, flow, [flows_id, _]) = (self.now(), key, self.ids(policy, key >> 32));
         let [key, policy] = self.ids(policy, key);
         if limit == 0 {
@@ -183,9 +184,10 @@ impl Retry {
         let mean = self.set(policy).with(policy, |times| times.hold);
         let mean = mean.flatten().unwrap_or(UNKNOWN_HOLD);
         let hold = self.set(key).hold(key, mean, now);
-        let places = f64::from(limit) / f64::from(weight.max(1));
+        // The number of such claims that have room together.
+        let room = f64::from(limit) / f64::from(weight.max(1));
         // The square-root staffing rule: holds are random, so a returning client finds room only if some room is spare.
-        let margin = 1.0 + 1.25 / places.sqrt();
+        let margin = 1.0 + 1.25 / room.sqrt();
         let flows = self.set(flows_id);
         let turns = match share {
             0 => 1.0,
@@ -196,7 +198,8 @@ impl Retry {
         let parts = (1.0 / hold).floor().clamp(1.0, 32.0);
         let plan = Plan {
             first: (hold * margin).max(1.0),
-            apart: hold.max(1.0) * margin / places * turns,
+            // If holds are shorter than a second, each part of a second has separate slots.
+            apart: hold.max(1.0) * margin / room * turns,
             last: (hold * 20.0).clamp(60.0, 600.0),
         };
         let after = self.next(key, now, (now.fract() * parts) as usize, plan);
@@ -287,7 +290,7 @@ impl PlaceSet {
             let idle = times.iter_mut().enumerate();
             let idle = idle.filter(|(_, times)| times.is_idle(now));
             let (place, times) =
-                idle.min_by(|(_, one), (_, other)| one.last().total_cmp(&other.last()))?;
+                idle.min_by(|(_, one), (_, other)| one.last_use().total_cmp(&other.last_use()))?;
             *times = Times::default();
             place
         };
@@ -333,7 +336,7 @@ impl Times {
     }
 
     /// The last time at which a permit was granted or ended, or at which a client was due.
-    fn last(&self) -> f64 {
+    fn last_use(&self) -> f64 {
         self.changed.max(self.until)
     }
 
@@ -383,7 +386,8 @@ impl Drop for HoldTimer {
     }
 }
 
-/// Chooses one of [`SAMPLE`] permits, spread so that layers that alternate on one thread all get a share.
+/// Chooses one of [`SAMPLE`] permits, spread so that layers that alternate on one thread all get a share: the steps are
+/// 2³² divided by the golden ratio, so the turns spread evenly, and one in [`SAMPLE`] is low enough.
 fn is_chosen() -> bool {
     thread_local! {
         static TURN: Cell<u32> = const { Cell::new(0) };
@@ -402,7 +406,8 @@ mod tests {
     /// Refuses `count` keys once each. Returns their `Retry-After` times.
     fn refuse(retry: &Retry, first: u64, count: u64) -> Vec<u64> {
         let keys = (first..first + count).map(|key| retry.key(&Claim::new(key)));
-        keys.map(|key| retry.refused(&POLICY, key, (1, 1, 0)))
+        let (limit, weight, no_flow) = (1, 1, 0);
+        keys.map(|key| retry.refused(&POLICY, key, (limit, weight, no_flow)))
             .collect()
     }
 
@@ -445,6 +450,7 @@ mod tests {
             refuse(&retry, round * 100_000, 100_000);
             tokio::time::advance(std::time::Duration::from_secs(2)).await;
         }
+        // The permit was held for nine rounds of two seconds.
         retry.set(key).end(key, now, retry.now());
         let hold = retry.set(key).with(key, |times| times.hold);
         assert_eq!(hold.flatten().map(f64::round), Some(18.0));

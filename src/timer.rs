@@ -220,16 +220,17 @@ mod tests {
     #[test]
     fn pauses_grow_to_the_longest_vary_and_start_over_after_a_calm() {
         let (start, mut backoff) = (Duration::from_secs(1_000), Backoff::default());
+        // For 400 ms a quarter of the row is below the first bound; after 8 s it is above the longest pause.
         let first = pauses(&mut backoff, start, start + Duration::from_millis(400));
         assert!(first.len() >= 4, "{first:?}");
         assert!(first.iter().all(|pause| *pause <= Backoff::FIRST));
-        let ten = start + Duration::from_secs(10);
-        pauses(&mut backoff, start + Duration::from_millis(400), ten);
-        let late = pauses(&mut backoff, ten, ten + Duration::from_secs(100));
+        let at_10_s = start + Duration::from_secs(10);
+        pauses(&mut backoff, start + Duration::from_millis(400), at_10_s);
+        let late = pauses(&mut backoff, at_10_s, at_10_s + Duration::from_secs(100));
         let is_long = |pause: &Duration| (Backoff::LONGEST / 2..=Backoff::LONGEST).contains(pause);
         assert!(late.iter().all(is_long), "{late:?}");
         assert!(late.iter().collect::<BTreeSet<_>>().len() > late.len() / 2);
-        let later = ten + Duration::from_secs(200);
-        assert!(backoff.fail(later) <= Backoff::FIRST);
+        let after_a_calm = at_10_s + Duration::from_secs(200);
+        assert!(backoff.fail(after_a_calm) <= Backoff::FIRST);
     }
 }

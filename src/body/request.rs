@@ -62,8 +62,8 @@ pin_project! {
 }
 
 impl<B> RequestBody<B> {
-    /// Wraps the body of a request, so that the limits outside can watch it. Limits without a longest stall do not
-    /// watch it, and neither do limits that watch it already. See [`RequestBody`] for an example.
+    /// Wraps the body of a request, so that the limits outside watch it if they have a longest stall. A limit that
+    /// watches it already watches it only once. See [`RequestBody`] for an example.
     pub fn watch(mut request: Request<B>) -> Request<Self> {
         let uploads = request.extensions_mut().remove::<Uploads>();
         let uploads = uploads.unwrap_or_default();
@@ -138,7 +138,7 @@ pub(crate) struct Upload {
     progress: Mutex<UploadProgress>,
 }
 
-/// The bytes and waits since the last [`PROGRESS`].
+/// The bytes that were received, and the waits, since [`PROGRESS`] bytes were last complete.
 #[derive(Default)]
 struct UploadProgress {
     bytes: usize,

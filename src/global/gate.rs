@@ -39,6 +39,7 @@ pub(super) struct Gates(Mutex<GateRegistry>);
 #[derive(Default)]
 struct GateRegistry {
     gates: Vec<Weak<Gate>>,
+    /// True while a task probes the gates.
     are_probed: bool,
 }
 
@@ -65,6 +66,7 @@ enum GatePhase {
     Closed,
     Waiting(Acquire),
     Granted(Permit),
+    /// With the time of the refusal.
     Refused(AcquireError, Instant),
     /// The permit was taken back because the ready service was not used in time.
     Reclaimed,
@@ -107,14 +109,14 @@ impl Gates {
                 return;
             };
             for gate in live {
-                // Wakers and stores are user code, and the last reference to a gate may be dropped here. The panic hook
-                // has reported a panic.
+                // Wakers and stores are user code that may panic, also if the last reference to a gate is dropped here.
+                // The panic hook reports the panic.
                 contain(move || gate.probe());
             }
         }
     }
 
-    /// The live gates. `None` if no gate is left: the task ends, and the next gate starts another one.
+    /// The live gates. `None` if no gate is left: then the task ends, and the next gate starts another task.
     fn live(&self) -> Option<Vec<Arc<Gate>>> {
         let mut registry = self.0.lock();
         registry.are_probed = registry.retain() > 0;
@@ -183,7 +185,7 @@ impl Gate {
         };
         state.unanswered += 1;
         let is_abandoned = state.unanswered > MAX_UNANSWERED;
-        let (waker, abandoned) = match is_abandoned {
+        let (waker, old_phase) = match is_abandoned {
             true => (
                 state.waker.take(),
                 mem::replace(&mut state.phase, phase_if_abandoned),
@@ -192,7 +194,7 @@ impl Gate {
         };
         // Without the lock, because the waker and the drop of a permit are user code.
         drop(state);
-        drop(abandoned);
+        drop(old_phase);
         waker
             .filter(|_| !is_abandoned)
             .into_iter()

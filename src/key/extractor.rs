@@ -227,6 +227,7 @@ where
 #[must_use]
 pub struct FirstOf<T>(T);
 
+// The arguments are a type for each extractor, and after each type but the first its index in the tuple.
 macro_rules! first_of {
     ($first:ident $($next:ident $place:tt)+) => {
         impl<$first: KeyExtractor, $($next: KeyExtractor),+> KeyExtractor for FirstOf<($first, $($next),+)> {

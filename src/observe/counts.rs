@@ -23,7 +23,7 @@ use {
     tokio::time::Instant,
 };
 
-/// The instruments of a name, and the time since which they are used. By default it has none.
+/// The instruments of a policy or a verb, and the time since which this meter has them. By default it has none.
 #[derive(Default)]
 pub(crate) struct Meter(#[cfg(feature = "metrics")] Option<(Arc<Instruments>, Instant)>);
 
@@ -81,7 +81,7 @@ impl Meter {
         self.with(|all, _| kind.instruments(all).0.decrement());
     }
 
-    /// Records how long the instruments have been used.
+    /// Records the time since which this meter has its instruments: the duration of a permit or a wait.
     fn time(&self, kind: PeriodKind) {
         #[cfg(feature = "metrics")]
         self.with(|all, since| {

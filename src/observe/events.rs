@@ -170,7 +170,7 @@ fn is_debug() -> bool {
     contain(|| enabled!(target: TARGET, Level::DEBUG)).unwrap_or_default()
 }
 
-/// The key of a claim, kept only while a subscriber records keys.
+/// The store, the policy and the key of a claim, kept only while a subscriber records keys.
 pub(crate) struct RecordedKey(#[cfg(feature = "tracing")] Option<(Store, Box<str>, Box<[u8]>)>);
 
 impl RecordedKey {

@@ -91,7 +91,7 @@ label! {
     }
 }
 
-/// The kind of a name: the policy of requests, claims or budgets, or the verb of calls to a store's server.
+/// The kind of things that are counted under one name: the name is a policy, or for calls to a store's server the verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetricKind {
     Requests,

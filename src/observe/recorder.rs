@@ -245,20 +245,21 @@ fn is_installed(recorder: &dyn Recorder) -> bool {
 /// How long instruments are cached.
 const CACHE_TIME: Duration = Duration::from_secs(1);
 
-/// The most names that are cached; one more clears the cache. A policy of requests has two. Searching this many is much
-/// cheaper than a lookup.
+/// The most names that are cached; one more clears the cache. A policy has two: for requests and for claims. Searching
+/// this many is much cheaper than a lookup.
 const MAX_CACHED: usize = 2 * MAX_POLICIES;
 
 thread_local! {
     static CACHE: RefCell<Cache> = RefCell::default();
 }
 
-/// The recorder that last got the descriptions of the instruments.
+/// The address of the recorder that last got the descriptions of the instruments.
 static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
 
 /// The instruments of one recorder that a thread has cached.
 #[derive(Default)]
 struct Cache {
+    /// The recorder's address.
     recorder: usize,
     fresh_until: Option<Instant>,
     found: Vec<(MetricKind, Box<str>, Arc<Instruments>)>,

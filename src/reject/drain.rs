@@ -43,6 +43,7 @@ pub(crate) enum ConnectionHeader {
     Close,
 }
 
+/// The bounds that the docs of `with_max_drain` name.
 impl Default for Drain {
     fn default() -> Self {
         Self::new(8 << 20, Duration::from_secs(30))

@@ -11,6 +11,7 @@ use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 /// The problem that a client gets.
 pub(super) struct Problem {
     status: StatusCode,
+    /// The docs of [`Rejection`](crate::Rejection) name each.
     grpc_status: &'static str,
     kind: &'static str,
     title: &'static str,

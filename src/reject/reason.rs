@@ -199,13 +199,13 @@ impl RequestLimits {
         }
     }
 
-    /// The limit of the claim with this policy: with this limit too, if several have the policy. Its value is `limit`
-    /// from now on.
+    /// Finds the request's limit of this policy, and sets its value to `limit`, because an operator may have changed
+    /// it. If several limits have the policy, a limit of the same value comes first.
     fn named(&mut self, policy: &Policy, limit: u32) -> RequestLimit {
         let is_same = |known: &RequestLimit| known.matches(policy, limit);
-        let is_changed = |known: &RequestLimit| known.policy == *policy;
-        let known = self.0.iter().position(is_same);
-        match known.or_else(|| self.0.iter().position(is_changed)) {
+        let has_policy = |known: &RequestLimit| known.policy == *policy;
+        let same = self.0.iter().position(is_same);
+        match same.or_else(|| self.0.iter().position(has_policy)) {
             Some(at) => {
                 self.0[at].limit = limit;
                 self.0[at].clone()

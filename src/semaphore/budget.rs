@@ -43,7 +43,7 @@ pub(crate) enum Charge {
 /// How many of its units of a budget a permit has used.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Settled {
-    /// None: the request has no permit yet.
+    /// No units: the request has no permit yet.
     #[default]
     Uncharged,
     /// Not known: at the end its whole estimate counts as used.

@@ -56,6 +56,7 @@ pub struct Claim {
     max_waiting: Option<u32>,
     rare: Option<Arc<Rare>>,
     strict: bool,
+    /// True for a claim of a limit in shadow.
     is_trial: bool,
     /// The number of the extractor that has found the key; 0 for the first. It is part of the policy's name.
     alternative: u16,

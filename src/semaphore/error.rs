@@ -182,7 +182,7 @@ impl AcquireError {
         self
     }
 
-    /// Adds the window of a budget to a refusal.
+    /// Adds the window of a budget to a [`Full`](Self::Full). Other errors stay unchanged.
     pub(crate) fn of_window(mut self, time: Option<Duration>) -> Self {
         if let Self::Full { window, .. } = &mut self {
             *window = time;

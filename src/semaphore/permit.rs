@@ -301,9 +301,9 @@ impl Permit {
     /// # }
     /// ```
     pub fn with_outer(self, outer: &Self) -> Self {
-        let is_new = |grant: &&Arc<_>| !self.grants().any(|own| Arc::ptr_eq(own, grant));
-        let own = self.grants().skip(1);
-        let all: Vec<_> = own.chain(outer.grants().filter(is_new)).cloned().collect();
+        let is_new = |grant: &&Arc<_>| !self.grants().any(|known| Arc::ptr_eq(known, grant));
+        let kept = self.grants().skip(1);
+        let all: Vec<_> = kept.chain(outer.grants().filter(is_new)).cloned().collect();
         let outer = Some(all.into());
         let own = self.own;
         Self { own, outer }

@@ -44,7 +44,7 @@ impl Policy {
         Self(PolicyName::Static(name))
     }
 
-    /// The policy of a key that was not found by the first extractor. Few layers have several extractors.
+    /// The policy of a key that was not found by the first extractor. Cold, because few layers have several extractors.
     #[cold]
     pub(super) fn alternative(&self, place: u16) -> Self {
         format!("{self}-{}", place + 1).into()

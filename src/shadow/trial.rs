@@ -227,6 +227,7 @@ impl Grant for ShadowGrant {
     fn level(&self, level: usize) -> LevelState {
         let held = self.trial.held();
         let held = held.as_ref().map(|permit| permit.level(level));
+        // At the narrowest level the handler sees the weight that it has requested, at the others that of the trial.
         let mut state = LevelState::new(match (self.is_released.load(Relaxed), level) {
             (true, _) => 0,
             (false, 0) => self.trial.weight(),
