@@ -102,6 +102,7 @@ async fn confirm(question: String) -> Result<(), Failure> {
     }
     // On a blocking thread, so that a signal can end the command while it waits for the answer.
     let answer = spawn_blocking(move || ask(&question)).await;
+    // Fails to join only if the runtime shuts down, or if standard error is closed.
     let answer = answer.map_err(|_| Failure::Interrupted)??;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
@@ -124,12 +125,13 @@ pub(crate) async fn set_limit(
     set: &SetLimitArguments,
     output: Output,
 ) -> Result<(), Failure> {
+    // A single argument is the limit, of all keys.
     let (key, limit) = match &set.second {
         Some(limit) => (Some(key_of(&set.first)), limit),
         None => (None, &set.first),
     };
     let limit = limit_of(limit)?;
-    check_has_limit(policy, key.as_ref())?;
+    check_settable(policy, key.as_ref())?;
     let typed_policy = Policy::from(policy);
     if limit.is_none() {
         check_is_set(store, &typed_policy, key.as_ref()).await?;
@@ -190,7 +192,7 @@ fn encoded_length(key: &Key) -> usize {
 }
 
 /// Fails for a policy or key whose limit no store can set.
-fn check_has_limit(policy: &str, key: Option<&Key>) -> Result<(), Failure> {
+fn check_settable(policy: &str, key: Option<&Key>) -> Result<(), Failure> {
     match policy {
         "lock" => Err(Failure::Usage(
             "POLICY: a lock's limit cannot be set".to_owned(),

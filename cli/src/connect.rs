@@ -121,7 +121,8 @@ const ARGUMENTS: [(&str, &str); 6] = [
     ("connect_sentinel", "--sentinel"),
 ];
 
-/// A wrong argument is a usage failure that names the argument. Other errors are failures of the store.
+/// A wrong argument is a usage failure that names the argument. Other errors, such as a wrong password, are failures of
+/// the store.
 pub(crate) fn failure(error: &ConnectError) -> Failure {
     let mut text = causes(error);
     for (setting, argument) in ARGUMENTS {

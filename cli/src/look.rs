@@ -34,7 +34,7 @@ pub(crate) async fn keys(
     let mut pages = Pages::new(store, &policy);
     while let Some(page) = pages.next().await? {
         if count == 0 && !page.is_empty() && !output.is_json {
-            output.text(&output.look().bold("UNITS  WAITING   PAUSED  KEY"))?;
+            output.text(&output.style().bold("UNITS  WAITING   PAUSED  KEY"))?;
         }
         count += page.len() as u64;
         let now = SystemTime::now();
@@ -79,7 +79,7 @@ impl PolicyKey {
     }
 
     fn text(&self, usage: &Usage, output: Output) -> String {
-        table::usage(&self.to_string(), usage, output.look())
+        table::usage(&self.to_string(), usage, output.style())
     }
 
     fn print(&self, usage: &Usage, output: Output) -> Result<(), Failure> {
@@ -154,7 +154,7 @@ pub(crate) async fn top(
     }
     let (mut screen, mut tally) = (Screen::open()?, first);
     loop {
-        screen.show(&tally.text(policy, output.look()))?;
+        screen.show(&tally.text(policy, output.style()))?;
         if !screen.wait_to_update(every).await? {
             return Ok(());
         }
@@ -174,7 +174,7 @@ fn print_top(tally: &Tally, policy: &str, output: Output) -> Result<(), Failure>
     }
     match output.is_json {
         true => output.json(&json::tally(tally)),
-        false => output.text(&tally.text(policy, output.look())),
+        false => output.text(&tally.text(policy, output.style())),
     }
 }
 
@@ -190,7 +190,7 @@ pub(crate) async fn limits(store: &RedisSemaphore, output: Output) -> Result<(),
     if limits.is_empty() {
         return Err(Failure::nothing("no limit is set"));
     }
-    let table = || table::limits(&limits, SystemTime::now(), output.look());
+    let table = || table::limits(&limits, SystemTime::now(), output.style());
     output.list(limits.iter().map(json::limit), table)
 }
 
@@ -201,7 +201,7 @@ pub(crate) async fn processes(store: &RedisSemaphore, output: Output) -> Result<
     if processes.is_empty() {
         return Err(Failure::nothing("no process is alive"));
     }
-    let table = || table::processes(&processes, output.look());
+    let table = || table::processes(&processes, output.style());
     output.list(processes.iter().map(json::process), table)
 }
 

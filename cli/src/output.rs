@@ -1,6 +1,6 @@
 //! Prints results as tables or JSON, to a terminal or elsewhere.
 
-use crate::{failure::Failure, screen::Screen, table::Look};
+use crate::{failure::Failure, screen::Screen, table::Style};
 use serde_json::Value;
 use std::{
     env,
@@ -32,9 +32,9 @@ impl Output {
     }
 
     /// The appearance of tables.
-    pub(crate) fn look(self) -> Look {
+    pub(crate) fn style(self) -> Style {
         let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Look {
+        Style {
             width: self.is_terminal.then(|| Screen::size().0),
             has_colours: self.is_terminal && !is_plain,
         }

@@ -125,7 +125,7 @@ impl Screen {
                         return wish;
                     }
                 }
-                // No key can be read any more, so only a signal ends the command.
+                // The keyboard cannot be read any more, so only a signal ends the command.
                 None => {
                     end.await;
                     return Wish::Update;

@@ -9,13 +9,13 @@ use tower_semaphore::semaphore::{LimitInfo, PauseInfo, PermitInfo, Process, Usag
 
 /// How tables look.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct Style {
     /// The number of the terminal's columns. `None` without a terminal: nothing is wrapped then.
     pub(crate) width: Option<u16>,
     pub(crate) has_colours: bool,
 }
 
-impl Look {
+impl Style {
     /// Formats a heading.
     pub(crate) fn bold(self, text: &str) -> String {
         match self.has_colours {
@@ -92,8 +92,8 @@ fn span(earlier: SystemTime, later: SystemTime) -> String {
 }
 
 /// The permits of a key, and its waiters.
-pub(crate) fn usage(name: &str, usage: &Usage, look: Look) -> String {
-    let name = look.bold(name);
+pub(crate) fn usage(name: &str, usage: &Usage, style: Style) -> String {
+    let name = style.bold(name);
     let set = if usage.is_limit_set { " (set)" } else { "" };
     let limit = usage
         .limit
@@ -118,7 +118,7 @@ pub(crate) fn usage(name: &str, usage: &Usage, look: Look) -> String {
         (["WAITER", "WAITS FOR", "ALIVE"], &usage.waiting),
     ] {
         if !infos.is_empty() {
-            text += &permits(heads, infos, usage.now, &ids, look);
+            text += &permits(heads, infos, usage.now, &ids, style);
         }
     }
     text
@@ -129,9 +129,9 @@ fn permits(
     permits: &[PermitInfo],
     now: SystemTime,
     ids: &Ids,
-    look: Look,
+    style: Style,
 ) -> String {
-    let mut table = look.table(&[kind, "UNITS", since, ends, "PROCESS", "LABEL"]);
+    let mut table = style.table(&[kind, "UNITS", since, ends, "PROCESS", "LABEL"]);
     for info in permits {
         table.add_row([
             Cell::new(shown(ids.short(&info.id))),
@@ -174,8 +174,8 @@ fn label(info: &PermitInfo) -> String {
     all.join(", ")
 }
 
-pub(crate) fn processes(processes: &[Process], look: Look) -> String {
-    let mut table = look.table(&["PROCESS", "HOST", "PID", "NAME", "VERSION"]);
+pub(crate) fn processes(processes: &[Process], style: Style) -> String {
+    let mut table = style.table(&["PROCESS", "HOST", "PID", "NAME", "VERSION"]);
     let known = |text: &Option<String>| Cell::new(text.as_deref().map_or("-".to_owned(), shown));
     for process in processes {
         table.add_row([
@@ -189,8 +189,8 @@ pub(crate) fn processes(processes: &[Process], look: Look) -> String {
     lines(&table)
 }
 
-pub(crate) fn limits(limits: &[LimitInfo], now: SystemTime, look: Look) -> String {
-    let mut table = look.table(&["POLICY", "KEY", "LIMIT", "SET", "NOTE"]);
+pub(crate) fn limits(limits: &[LimitInfo], now: SystemTime, style: Style) -> String {
+    let mut table = style.table(&["POLICY", "KEY", "LIMIT", "SET", "NOTE"]);
     for info in limits {
         let key = info.key.as_ref().map_or("(all keys)".to_owned(), key);
         table.add_row([
@@ -267,7 +267,7 @@ mod tests {
         info.label = Some("GET /".to_owned());
         let mut key_usage = Usage::new(UNIX_EPOCH, 90, vec![info], Vec::new());
         key_usage.budgets = vec![BudgetUsage::new(minute, 50, 40)];
-        let plain = Look {
+        let plain = Style {
             width: None,
             has_colours: false,
         };

@@ -2,7 +2,7 @@
 
 use crate::{
     failure::Failure,
-    table::{Look, paused},
+    table::{Style, paused},
     text::{fitted, key, shown},
 };
 use futures_util::future::join_all;
@@ -143,9 +143,9 @@ impl Tally {
     }
 
     /// The text of one screen.
-    pub(crate) fn text(&self, policy: &str, look: Look) -> String {
+    pub(crate) fn text(&self, policy: &str, style: Style) -> String {
         let (keys, units, waiting, paused) = (self.keys, self.units, self.waiting, self.paused);
-        let name = look.bold(&shown(policy));
+        let name = style.bold(&shown(policy));
         let counts = format!("keys {keys}, held {units}, waiting {waiting}, paused {paused}");
         let (mut text, now) = (format!("{name}: {counts}\n"), SystemTime::now());
         for (heading, rows) in [
@@ -154,8 +154,8 @@ impl Tally {
         ] {
             if !rows.is_empty() {
                 let head = format!("UNITS  LIMIT  WAITING   PAUSED  {heading}");
-                text += &format!("\n{}\n", look.bold(&head));
-                rows.iter().for_each(|row| text += &line(row, now, look));
+                text += &format!("\n{}\n", style.bold(&head));
+                rows.iter().for_each(|row| text += &line(row, now, style));
             }
         }
         text
@@ -163,12 +163,12 @@ impl Tally {
 }
 
 /// One row. The columns of numbers are as wide as their headings, and the key has the rest of the line.
-fn line((counts, limit): &Row, now: SystemTime, look: Look) -> String {
+fn line((counts, limit): &Row, now: SystemTime, style: Style) -> String {
     let limit = limit.map_or("-".to_owned(), |limit| limit.to_string());
     let (units, waiting) = (counts.units, counts.waiting);
     let paused = paused(counts.pause.as_ref(), now);
     let numbers = format!("{units:>5}  {limit:>5}  {waiting:>7}  {paused:>7}  ");
-    let room = look
+    let room = style
         .width
         .map(|width| usize::from(width).saturating_sub(numbers.len()));
     let key = key(&counts.key);

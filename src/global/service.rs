@@ -174,6 +174,7 @@ where
         let settings = Arc::clone(&self.shared.settings);
         match self.take(&mut request) {
             Ok(permit) => {
+                // The layer has one key, so its holds need no hash of the key. Refusals use 0 too.
                 settings
                     .retry
                     .time_permit(&permit, iter::once((&settings.policy, 0)));

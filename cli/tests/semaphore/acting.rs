@@ -192,6 +192,7 @@ async fn a_key_is_paused_in_all_processes_until_it_is_resumed() {
     assert!(retry_after <= half_an_hour && retry_after + BOUND > half_an_hour);
     assert!(!held.is_lost());
 
+    // Only a claim that can wait for longer than the pause joins the queue.
     let waiter = tokio::spawn(store.acquire(claim.with_wait(2 * half_an_hour)));
     let ann = || parsed(&server, "keys concurrency").remove(0);
     eventually("it waits", BOUND, async || ann()["waiting"] == 1).await;

@@ -131,6 +131,7 @@ impl Fleet {
     /// A limit that an operator has set. `target` is `POLICY`, or `POLICY:KEY`.
     pub(crate) async fn limit(&mut self, target: &str, limit: &str, note: &str) {
         let value = format!("{limit} {} {note}", self.now - LONG_AGO);
+        // Processes notice a change by the version: see `limits.lua`.
         let fields = ["*version", "1", target, &value];
         self.set(
             &[

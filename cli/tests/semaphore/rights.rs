@@ -27,6 +27,7 @@ const ACTS: [&str; 6] = [
     "resume concurrency ann",
     "set-limit concurrency ann 3",
     "set-limit concurrency ann default",
+    // The fleet's permit 73, in base 36.
     "revoke concurrency bob 00000000000000a1.21",
     "revoke concurrency ann --all --yes",
 ];
@@ -57,6 +58,7 @@ async fn the_user_look_sees_all_and_changes_nothing() {
     let mut fleet = Fleet::start().await;
     let user = command(GUIDE, "look");
     make(&mut fleet.raw, &user).await;
+    // So that `limits` finds one.
     fleet.limit("concurrency:ann", "5", "").await;
     for args in LOOKS {
         let run = as_user(&fleet, "look", args);
@@ -76,7 +78,7 @@ async fn the_user_look_sees_all_and_changes_nothing() {
 async fn the_user_act_may_run_all_commands() {
     let mut fleet = Fleet::start().await;
     make(&mut fleet.raw, &command(GUIDE, "act")).await;
-    // A limit first, so that `limits` finds one.
+    // First a limit, so that `limits` finds one.
     for args in ["set-limit concurrency ann 3"]
         .into_iter()
         .chain(LOOKS)
