@@ -262,6 +262,7 @@ mod tests {
     #[test]
     fn the_usage_of_a_key_shows_its_budgets_and_what_each_reservation_has_settled() {
         let minute = Duration::from_secs(60);
+        // The permit has reserved 60 units of 100, and settled 20 of the 60.
         let mut info = PermitInfo::new("p.1", Process::new("p"), 60, 100, UNIX_EPOCH);
         (info.window, info.settled) = (Some(minute), Some(20));
         info.label = Some("GET /".to_owned());

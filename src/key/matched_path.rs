@@ -45,6 +45,7 @@ pub struct MatchedPath {
 impl KeyExtractor for MatchedPath {
     fn extract(&self, parts: &Parts) -> Result<Option<Claims>, KeyError> {
         let route = parts.extensions.get::<axum::extract::MatchedPath>();
+        // The load is cheaper than the swap, which only the first requests reach.
         if !self.has_begun.load(Relaxed) && !self.has_begun.swap(true, Relaxed) && route.is_none() {
             events::no_route();
         }

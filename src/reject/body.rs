@@ -57,7 +57,7 @@ impl Body for RejectionBody {
     }
 }
 
-/// A body whose errors are boxed.
+/// A body whose errors are boxed. The inner box makes it `Unpin`, so that it can be polled without a projection.
 struct Erased<B>(Pin<Box<B>>);
 
 impl<B> Body for Erased<B>

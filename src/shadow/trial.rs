@@ -148,14 +148,15 @@ pub(super) struct TrialClaim {
 }
 
 impl TrialClaim {
+    /// Also returns the sender for the time at which the request ends.
     pub(super) fn begin(trial: Arc<Trial>) -> (Self, Sender<Instant>) {
         let (sender, ended) = oneshot::channel();
-        let claimed = Self {
+        let claim = Self {
             trial,
             arrived: Instant::now(),
             ended,
         };
-        (claimed, sender)
+        (claim, sender)
     }
 
     pub(super) async fn run(self, acquire: Acquire) {

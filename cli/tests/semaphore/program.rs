@@ -9,7 +9,7 @@ use testing::redis::RedisServer;
 /// Options for a long wait for a connection, because the machine may be busy.
 pub(crate) const PATIENT: [&str; 2] = ["--connect-timeout", "30"];
 
-/// What a run has printed, and its exit status.
+/// The output of a run, and its exit status.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// 0: done, 1: nothing was found, 2: the arguments are wrong, 3: the store failed.
