@@ -58,7 +58,7 @@ struct NotifiedHead {
 
 /// A notice for the head of the queue.
 pub(super) enum HeadNotice {
-    /// When its units fit has changed.
+    /// The time at which its units fit has changed.
     Look,
     /// It has lost its place.
     Lapsed,
@@ -159,8 +159,8 @@ impl BudgetState {
         }
     }
 
-    /// Moves units from reserved to spent, up to this total. A total never shrinks. Returns the number of units that
-    /// became spent.
+    /// Moves units from reserved to spent, up to this total. A total never shrinks. Returns the use, and the number of
+    /// units that became spent.
     pub(super) fn settle(&mut self, held: &HeldUnits, total: u32) -> (BudgetUse, u32) {
         let (weight, before) = (held.weight(), held.settled());
         if weight == 0 {
@@ -174,8 +174,8 @@ impl BudgetState {
         (BudgetUse::Spent, total - settled)
     }
 
-    /// Ends what a permit has reserved and not settled. Returns the use and the number of these units, if they were
-    /// charged.
+    /// Ends the units that a permit has reserved and not settled. Returns the use and the number of these units, if
+    /// they were charged.
     pub(super) fn end(&mut self, taken: TakenUnits, end: PermitEnd) -> Option<(BudgetUse, u32)> {
         let (used, rest) = (taken.use_of_unsettled(end), taken.unsettled());
         self.reserved -= u64::from(rest);

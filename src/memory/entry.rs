@@ -25,7 +25,7 @@ use tokio::time::Instant;
 /// would fit.
 ///
 /// A semaphore grants to the head of its queue as soon as the head fits. The head of a budget's queue acquires its
-/// units itself, because it needs all of its budgets at once. The entry only notifies it when to look.
+/// units itself, because it needs all of its budgets at once. The entry only notifies it to look whether its units fit.
 pub(super) struct Entry {
     /// Unique in the process: after an eviction the next entry of the key has another id.
     pub(super) id: u64,
@@ -57,7 +57,7 @@ pub(super) struct Counts {
     token: u64,
     /// The number of entries without held units.
     pub(super) idle: usize,
-    /// The number of idle entries that the last eviction has kept, because their keys were paused.
+    /// The number of idle entries that the last eviction has kept: of paused keys, and of budgets with spent units.
     pub(super) kept: usize,
 }
 
@@ -189,8 +189,8 @@ impl Entry {
         }
     }
 
-    /// Looks at the queue of a budget after it has refused a claim. Otherwise a first waiter that is not polled would
-    /// keep its place and block claims that do not wait.
+    /// Looks at a budget's queue after a claim was refused. Otherwise a first waiter that is not polled would keep its
+    /// place and block claims that do not wait.
     #[cold]
     pub(super) fn after_refusal(&mut self, counts: &mut Counts) -> Vec<WaiterNotice> {
         match self.budget {
@@ -299,8 +299,8 @@ impl Entry {
         }
     }
 
-    /// Grants to the head of the queue as long as the head fits. Of a budget, notifies the head when to look. Waiters
-    /// behind a head that does not fit are not granted, so that light claims do not starve a heavy one.
+    /// Grants to the head of the queue as long as the head fits, or notifies the head of a budget's queue to look.
+    /// Waiters behind a head that does not fit are not granted, so that light claims do not starve a heavy one.
     #[inline]
     pub(super) fn grant(&mut self, counts: &mut Counts) -> Vec<WaiterNotice> {
         match self.queue.is_empty() || self.is_full() || self.pause_in_force().is_some() {
@@ -309,7 +309,8 @@ impl Entry {
         }
     }
 
-    /// Notifies the head of a budget's queue when to look. Removes heads that are not polled.
+    /// Notifies the head of a budget's queue to look, if the time at which its units fit has changed. Removes heads
+    /// that are not polled.
     #[cold]
     fn notify_head(&mut self) -> Vec<WaiterNotice> {
         let mut notices = Vec::new();

@@ -14,7 +14,7 @@ use std::{
 
 /// The distance that one unit moves the tags of a flow with share 1. At the largest share the distance is still 1,000,
 /// so rounding changes no share by more than one percent. A flow takes about one in `UNIT / share` tags, so newcomers
-/// find a free tag nearby while the shares of all waiting flows add up to less than this.
+/// find a free tag nearby while the shares of all waiting flows add up to less than `UNIT`.
 const UNIT: i64 = 100_000;
 
 /// With fewer flows than this, none is forgotten.

@@ -84,7 +84,7 @@ fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireErr
 }
 
 /// Acquires the units of all these budgets in one step, or nothing. Fails with the number of the first claim that is
-/// refused. `details` are those of the claims. A claim that waits in its budget's queue leaves it when it is granted.
+/// refused. `details` has an item for each claim. A claim that waits in its budget's queue leaves it when it is granted.
 pub(super) fn acquire_budgets(
     keys: &Keys,
     claims: &[Claim],
@@ -405,6 +405,7 @@ impl Grant for MemoryGrant {
     }
 
     fn release(&self) -> BoxFuture<bool> {
+        // Not `all`, which would stop at the first level that was not held.
         let released = self.levels.iter().map(MemoryLevel::release);
         Box::pin(ready(released.fold(true, |all, was_held| all & was_held)))
     }

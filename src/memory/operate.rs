@@ -158,7 +158,7 @@ impl MemorySemaphore {
         let now = self.0.clock.now();
         let (mut units, mut held, mut waiting) = (0_u32, Vec::new(), Vec::new());
         let (mut budgets, mut pause) = (Vec::new(), None);
-        // A change, because looking at a pause that is over removes it.
+        // `change_each` instead of a read, because looking at a pause that is over removes it.
         self.0.change_each(policy, key, |entry, _| {
             let (permits, waiters) = entry.queue.listed(entry.limit);
             held.extend(permits);

@@ -84,9 +84,10 @@ pub(super) struct KeyRefusal {
     pub(super) pause: Option<Duration>,
     /// The window of a budget.
     pub(super) window: Option<Window>,
-    /// When the units of a budget fit. Unknown if the limit is no budget, or if other claims wait before it.
+    /// When the units of a budget fit. Unknown if the limit is no budget, or if other claims wait before the refused
+    /// one.
     pub(super) due: Due,
-    /// The number of claims that wait before it.
+    /// The number of claims that wait before the refused one.
     pub(super) ahead: usize,
 }
 
@@ -130,8 +131,9 @@ impl KeyRefusal {
 /// The place at which a claim joins a fair queue.
 struct Start {
     tag: i64,
-    /// The tags of the first and of the last waiter.
+    /// The tag of the first waiter; `i64::MIN` in an empty queue.
     head: i64,
+    /// The tag of the last waiter, or the time just before the arrival if that is later.
     last: i64,
     /// True if the claim skipped the tag of a waiter that has left.
     meets_gap: bool,
@@ -251,6 +253,7 @@ impl Queue {
         }
         let arrival = waiting.rank;
         let mut start = self.start_of(turn, arrival);
+        // Until they are removed, waiters that have left count as ahead, and their tags as taken.
         if self.departed > 0
             && (start.meets_gap || self.index_of(start.tag) >= max_waiting as usize)
         {
@@ -279,8 +282,8 @@ impl Queue {
             None => Tags::after(last).start(turn, head),
         };
         let tag = self.free_tag(earliest);
-        let skipped = self.waiting.partition_point(|other| other.rank < earliest);
-        let mut skipped = self.waiting.range(skipped..self.index_of(tag));
+        let first_skipped = self.waiting.partition_point(|other| other.rank < earliest);
+        let mut skipped = self.waiting.range(first_skipped..self.index_of(tag));
         Start {
             tag,
             head,

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 pub(super) const SHARDS: usize = 64;
 
 /// The most idle entries that a shard keeps, because the next claim is likely to be for a recent key. If more entries
-/// are in use, it keeps up to their number. More idle entries would be slower: measured with 10,000 keys and 128.
+/// are in use, it keeps up to their number. A capacity of 128 was slower in a measurement with 10,000 keys.
 pub(super) const IDLE_CAPACITY: usize = 64;
 
 /// A table of entries. Aligned so that no two shards share a cache line.
@@ -155,7 +155,7 @@ impl Shard {
         Some(changed)
     }
 
-    /// Changes each of the selected entries of this hash, as [`change`](Self::change) does one.
+    /// Changes all selected entries of this hash, each as [`change`](Self::change) does.
     pub(super) fn change_each<R>(
         &self,
         hash: u64,
@@ -233,7 +233,7 @@ impl<'a> Tables<'a> {
         Self(shards.map(|shard| shard.map(|table| table.lock())))
     }
 
-    /// Returns the table of a place whose shard is locked.
+    /// Returns the table of a place that was given to [`lock`](Self::lock), so that it is locked already.
     pub(super) fn table(&mut self, (hash, shard): KeyPlace<'a>) -> &mut ShardTable {
         self.0[shard_number(hash)].get_or_insert_with(|| shard.0.lock())
     }
@@ -265,8 +265,8 @@ impl ShardTable {
         (entry, &mut self.counts)
     }
 
-    /// Pauses the key of an entry under all windows: another window that comes later copies the pause. Returns notices
-    /// for waiters, or `None` if the entry does not exist.
+    /// Pauses the key of an entry under all windows; the entry of a later window copies the pause. Returns notices for
+    /// waiters, or `None` if the entry does not exist.
     fn pause_windows(&mut self, hash: u64, id: u64, pause: &Pause) -> Option<Vec<WaiterNotice>> {
         let (entry, _) = self.entry_with_id(hash, id)?;
         let (policy, key) = (entry.policy.clone(), entry.key.clone());
@@ -282,8 +282,8 @@ impl ShardTable {
     }
 }
 
-/// Evicts all idle entries except those of paused keys, once too many are idle. Evicting them together makes room for
-/// recent keys at a small cost per entry.
+/// Evicts all idle entries, once too many are idle, except those of paused keys and of budgets with spent units.
+/// Evicting them together makes room for recent keys at a small cost per entry.
 #[inline]
 fn evict(entries: &mut HashTable<Entry>, counts: &mut Counts) {
     if counts.idle > IDLE_CAPACITY.max(entries.len() / 2) + counts.kept {

@@ -168,9 +168,9 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets whether the store lists its permits: false by default. Then [`usage`](crate::Operate::usage) shows who
-    /// holds them, and [`revoke`](crate::Operate::revoke) can end them. A pair of acquire and release then takes about
-    /// 150 ns longer, and one nanosecond more for each permit of the key. See [`Builder`] for an example.
+    /// Sets whether the store lists its permits: false by default. If it does, [`usage`](crate::Operate::usage) shows
+    /// who holds them, and [`revoke`](crate::Operate::revoke) can end them. A pair of acquire and release then takes
+    /// about 150 ns longer, and one nanosecond more for each permit of the key. See [`Builder`] for an example.
     pub fn holders(mut self, holders: bool) -> Self {
         self.holders = holders;
         self

@@ -59,6 +59,7 @@ fn keys_that_a_wider_limit_refuses_are_not_kept() {
         assert!(refused.expect("an answer").is_err());
     }
     assert_eq!(store.busy_keys(), 1);
+    // One more: the key `all`.
     assert!(keys_in_tables(&store).len() <= SHARDS * IDLE_CAPACITY + 1);
 }
 
@@ -66,6 +67,7 @@ fn keys_that_a_wider_limit_refuses_are_not_kept() {
 fn idle_keys_make_room_for_recent_ones_and_their_tokens_grow() {
     let store = MemorySemaphore::new();
     let token_of = |key| acquire(&store, key).token();
+    // More tokens than each shard grants to the keys below, so that a count that restarts would be smaller.
     let last = (0..100_000).map(|_| token_of(u64::MAX)).max();
     (0..1_000_000).for_each(|key| drop(acquire(&store, key)));
     assert!(Some(token_of(u64::MAX)) > last);
@@ -81,7 +83,7 @@ fn recent_keys_are_kept() {
     assert_eq!(keys_in_tables(&store).len(), 1_000);
 }
 
-/// Pauses a key. The clock has to be Tokio's.
+/// Pauses a key for a time of Tokio's clock.
 async fn pause(store: &MemorySemaphore, key: u64, time: Duration) {
     let paused = store.pause(&Policy::DEFAULT, &key.into(), time, "");
     paused.await.expect("it is paused");
@@ -96,6 +98,7 @@ async fn paused_keys_are_kept_and_forgotten_when_the_pause_is_over() {
     (50_000..200_000).for_each(|key| drop(acquire(&store, key)));
     let in_tables = keys_in_tables(&store);
     assert!((0..50_000).all(|key: u64| in_tables.contains(&StoredKey::whole(key))));
+    // The paused keys, and at most the same number of idle ones.
     assert!(in_tables.len() <= 2 * 50_000 + SHARDS * IDLE_CAPACITY);
     assert_eq!(store.busy_keys(), 0);
     tokio::time::advance(minute).await;
@@ -103,6 +106,7 @@ async fn paused_keys_are_kept_and_forgotten_when_the_pause_is_over() {
         pause(&store, key, Duration::from_millis(1)).await;
         tokio::time::advance(Duration::from_millis(1)).await;
     }
+    // Twice the usual bound, because an eviction keeps the keys that are paused at that time.
     let kept = keys_in_tables(&store).len();
     assert!(kept <= SHARDS * 2 * IDLE_CAPACITY, "{kept} are kept");
 }
@@ -112,6 +116,7 @@ async fn keys_that_are_evicted_after_a_pause_keep_their_limit_and_their_permits_
     let store = MemorySemaphore::new();
     let held: Vec<Permit> = (0..20_000).map(|key| acquire(&store, key)).collect();
     for round in 0..4 {
+        // Two thirds of these pauses are over when the claims below evict keys.
         for key in 0..40_000 {
             pause(&store, key, Duration::from_millis(1 + (key + round) % 3)).await;
         }
@@ -191,7 +196,7 @@ fn waiting(flow: &str, serial: u64) -> QueuedClaim {
     QueuedClaim::new(claim.wait().expect("it waits"), details, |_| ())
 }
 
-/// The waiter's flow has already paid for its turn.
+/// Its flow has already paid for the turn of such a waiter, so its departure leaves no gap.
 #[test]
 fn a_waiter_before_all_others_moves_no_other_when_it_leaves() {
     let mut queue = Queue::default();

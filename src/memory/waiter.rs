@@ -35,9 +35,9 @@ pub(super) struct Waiter {
     /// The acquired levels, from the narrowest limit on.
     levels: Vec<MemoryLevel>,
     loss: Arc<Loss>,
-    /// The details of its claims of budgets, which are its last.
+    /// The details of its claims of budgets, which come last in `claims`.
     budgets: Vec<Arc<Details>>,
-    /// The places in queues, each at a wider level than the one before. The request waits in the last.
+    /// The places in queues, each at a wider level than the one before. The request waits in the last of these queues.
     places: Vec<QueuePlace>,
     /// Its place among the waiters of the store, while it has places in queues.
     slot: Option<OwnedSemaphorePermit>,
@@ -147,11 +147,12 @@ impl Waiter {
             Err(refused) => refused,
         };
         let level = first + at;
-        // Leaves the queues of later budgets. Otherwise two requests could each be first where the other waits.
+        // Leaves the queues of later budgets. Otherwise two requests could each be first in the queue in which the
+        // other waits.
         self.places.retain(|place| place.level <= level);
         let claim = &claims[at];
         if self.places.last().is_none_or(|place| place.level < level) {
-            // Of several claims, a wait that is over is reported as a full limit, by `wait_for`.
+            // If the request has several claims, `wait_for` reports the end of the wait as a full limit.
             let is_only = self.claims.as_slice().len() == 1;
             if is_only && claim.wait().is_some() && self.time_left(claim).is_zero() {
                 return Err(self.timed_out(claim, refusal.id));
@@ -164,7 +165,8 @@ impl Waiter {
         let is_alone = self.places.len() == 1;
         if let Some(place) = self.places.last_mut() {
             let now = Instant::now();
-            // With several places it may be the head of an earlier queue, which loses its place if it does not look.
+            // With several places, the request may be the head of an earlier queue, where it loses its place unless it
+            // looks often.
             let ahead = if is_alone { refusal.ahead } else { 0 };
             let look_at = now + next_look(ahead);
             place.look_at = Some(match refusal.due {
@@ -423,7 +425,7 @@ fn is_budget(claim: &Claim) -> bool {
     claim.window().is_some()
 }
 
-/// Waits for the first event of a place. Returns its number.
+/// Waits for the first event of any place. Returns the number of that place, and the event.
 async fn first_event(places: &mut [QueuePlace], loss: &Loss) -> (usize, WaitEvent) {
     let events = places.iter_mut().enumerate();
     let events =
@@ -437,8 +439,8 @@ async fn first_event(places: &mut [QueuePlace], loss: &Loss) -> (usize, WaitEven
 }
 
 impl QueuePlace {
-    /// Waits until the claim has left the queue, or should look at it. If an operator revokes it, or its units of a
-    /// narrower limit, that is a refusal.
+    /// Waits until the claim has left the queue, or should look again. If an operator revokes the claim, or units of a
+    /// narrower limit that the request holds, the event is a refusal.
     async fn next_event(&mut self, loss: &Loss) -> WaitEvent {
         let revoked = || WaitEvent::Left(QueueOutcome::Refused(AcquireError::Revoked));
         let (mut lost, mut changed) = (pin!(loss.wait()), pin!(self.details.changed.notified()));

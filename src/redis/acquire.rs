@@ -74,7 +74,7 @@ impl Store {
         if waits.peek().is_none() {
             return Ok(None);
         }
-        // Claims on trial have a separate counter.
+        // Claims of limits in shadow have a separate counter.
         let waiting = &self.waiting[usize::from(waits.any(|wait| wait.is_trial))];
         let already_waiting = waiting.fetch_add(1, Relaxed);
         let place = guard(waiting, |waiting| _ = waiting.fetch_sub(1, Relaxed));
@@ -272,9 +272,9 @@ fn check_waits(claims: &[Claim], levels: &[LevelClaim]) -> Result<(), ClaimError
             continue;
         };
         let mut earlier = iter::zip(&claims[..index], levels);
-        let window = earlier.find_map(|(before, other)| {
-            let window = before.window()?;
-            (other.slot != level.slot && wait > window).then_some(window)
+        let window = earlier.find_map(|(earlier_claim, earlier_level)| {
+            let window = earlier_claim.window()?;
+            (earlier_level.slot != level.slot && wait > window).then_some(window)
         });
         if let Some(window) = window {
             return Err(ClaimError::LongWait { wait, window });
@@ -470,7 +470,7 @@ impl Grant for RedisGrant {
         // A budget has no tokens.
         let token = known_token(self.held.token(level));
         state.token = token.filter(|_| self.levels[level].reserved.is_none());
-        // Compares the end with the clock, because the keeper may be late to report a loss.
+        // `is_lost` compares the end of the lease with the clock, because the keeper may be late to report a loss.
         state.is_lost = self.held.is_lost();
         state.is_degraded = self.held.is_degraded();
         state

@@ -79,10 +79,9 @@ impl Store {
         connection.ok_or_else(|| self.error(server).unwrap_or_else(unknown))
     }
 
-    /// Returns a connection that has just answered a `PING`, which may run twice. A connection that closed while idle
-    /// may look open until it is used, and after a failure of another command it is not known if it has run. If no
-    /// connection answers by the deadline, the error is that of a failed attempt to connect, because no command was
-    /// sent.
+    /// Returns a connection that has just answered a `PING`. A connection that closed while idle may look open until it
+    /// is used, and the command that fails on it may have run, which is harmless for a `PING`. If no connection answers
+    /// by the deadline, the error is that of a failed attempt to connect, because no other command was sent.
     async fn tested_connection(
         &self,
         server: usize,

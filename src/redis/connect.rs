@@ -402,6 +402,7 @@ impl Builder {
     }
 
     fn build(self, topology: Arc<dyn Topology>) -> RedisSemaphore {
+        // XOR makes 64 random bits, because the bits that a UUID fixes differ between the halves.
         let (high, low) = Uuid::new_v4().as_u64_pair();
         let prefix = format!("{}{SCHEMA}", self.prefix);
         let owner = Arc::new(Owner {

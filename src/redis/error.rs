@@ -24,8 +24,8 @@ pub(super) enum CallError {
     /// The connection broke, or the server answered with an error, for example because it loads its data, is a replica,
     /// is out of memory, or does not permit the command.
     Redis(RedisError),
-    /// The claim was granted, but its task or its runtime was held up: its future was not polled before the end of the
-    /// grant, this time later, which is the lease.
+    /// The claim was granted, but its task or its runtime was held up: its future was not polled within the lease, which
+    /// is this long.
     Expired(Duration),
     /// Tokio's time is paused, so a timeout ended long before its real time had passed. The store needs real time,
     /// because its servers go by it. The command may have run.
@@ -241,6 +241,7 @@ fn scrubbed<'a>((code, text): (&'a str, &'a str), secret: &str) -> (&'a str, &'a
     }
 }
 
+/// The texts with which Redis refuses a wrong password, and one that it does not need.
 const WRONG: &str = "invalid username-password pair or user is disabled.";
 const NEEDLESS: &str = "called without any password configured";
 

@@ -11,13 +11,13 @@ use proto::core::OutagePolicy;
 /// runs a long script (`BUSY`) or is out of memory (`OOM`). A full key does not count, nor does a mistake such as a
 /// missing permission.
 ///
-/// If no node of a cluster serves a slot, the store is unavailable for the keys of that slot only. The two shares
+/// If no node of a cluster serves a slot, the store is unavailable for the keys of that slot only. `Share` and `ShareOf`
 /// refuse claims for these keys.
 ///
 /// # Degraded permits
 ///
-/// `Admit` and the two shares admit claims with permits that [are degraded](crate::Permit::is_degraded). Permits that
-/// are already held are kept: when their leases end, they become degraded instead of lost. Degraded permits are
+/// `Admit`, `Share` and `ShareOf` admit claims with permits that [are degraded](crate::Permit::is_degraded). Permits
+/// that are already held are kept: when their leases end, they become degraded instead of lost. Degraded permits are
 /// acquired as soon as the store is back, as claims that do not wait. If they do not fit, they are tried again at least
 /// every 5 s. Their holders continue all the time. A permit cannot change its weight while it is degraded.
 ///
