@@ -36,7 +36,7 @@ const PROBE_DELAY: Duration = Duration::from_millis(250);
 /// The most servers at which a check tries to subscribe.
 const MAX_TRIES: usize = 3;
 
-/// The number of sample keys: enough for all servers and all parts of the slots.
+/// The number of sample keys: enough that probably each server, and each part of the slots, has one.
 const SAMPLES: usize = 128;
 
 impl Store {
@@ -67,6 +67,7 @@ impl Store {
         let check = Box::pin(async move { store.check_until(deadline).await }) as BoxFuture<_>;
         let check = check.shared();
         let weak = check.downgrade();
+        // Not joined in its second half, because it would time out soon after the new caller has come.
         *running = weak.map(|weak| (here, deadline - BOUND / 2, weak));
         check
     }
@@ -299,6 +300,7 @@ impl Inspected {
         let errors = failed.map(|(command, error)| origin.check_error(command, error.clone()));
         let may_pass = |error: &ConnectError| error.kind() == Kind::Unavailable;
         let errors = errors.filter(|error| !(self.works && may_pass(error)));
+        // `false` is less than `true`, so an error that needs a person comes first.
         errors.min_by_key(may_pass).map_or(Ok(()), Err)
     }
 

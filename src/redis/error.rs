@@ -24,8 +24,8 @@ pub(super) enum CallError {
     /// The connection broke, or the server answered with an error, for example because it loads its data, is a replica,
     /// is out of memory, or does not permit the command.
     Redis(RedisError),
-    /// The claim was granted, but its task or its runtime was held up: its future was not polled within the lease, which
-    /// is this long.
+    /// The claim was granted, but its task or its runtime was held up: its future was not polled within the lease,
+    /// which is this long.
     Expired(Duration),
     /// Tokio's time is paused, so a timeout ended long before its real time had passed. The store needs real time,
     /// because its servers go by it. The command may have run.

@@ -74,7 +74,7 @@ struct NewsQueue {
 struct Batch {
     news: VecDeque<News>,
     dropped: u64,
-    /// The number of permits of each policy that were lost, or became degraded, since the last batch.
+    /// The number of permits of each policy that were lost since the last batch, or with `None` became degraded.
     counts: HashMap<(Policy, Option<LostBy>), u64>,
 }
 
@@ -104,7 +104,7 @@ impl Reports {
                 if !is_news {
                     return;
                 }
-                // Without a cause answers were only too slow.
+                // If no cause is known, answers were only too slow.
                 let too_slow = || Arc::new(CallError::Timeout(self.timeout)) as _;
                 News::Outage(outage, why.or_else(|| Some(too_slow())))
             }

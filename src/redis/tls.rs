@@ -130,7 +130,7 @@ mod backend {
     use rustls_native_certs::load_native_certs;
 
     /// Installs a default provider for the process unless it has one. redis-rs uses the default provider, and without
-    /// one rustls panics if the dependency tree enables several.
+    /// a default rustls panics if the dependency tree enables several providers.
     pub(super) fn prepare() {
         if CryptoProvider::get_default().is_none() {
             // Fails only if another thread was first to install a provider, which is then used.
@@ -138,12 +138,12 @@ mod backend {
         }
     }
 
-    /// Returns the system's root certificates. redis-rs loads them again for each connection even if it is given some,
-    /// but uses none if its feature for the platform's library is enabled too.
+    /// Returns the system's root certificates, to pass them to redis-rs: it loads them itself for each connection, but
+    /// not if its feature for the platform's library is enabled too.
     pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
         let loaded = load_native_certs();
         // Certificates that rustls does not accept are skipped. If redis-rs loads none itself, a server can still be
-        // trusted by the others.
+        // trusted by the accepted ones.
         let is_accepted = |der: &&CertificateDer<'static>| {
             let mut store = RootCertStore::empty();
             store.add((*der).clone()).is_ok()

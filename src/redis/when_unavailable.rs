@@ -11,8 +11,8 @@ use proto::core::OutagePolicy;
 /// runs a long script (`BUSY`) or is out of memory (`OOM`). A full key does not count, nor does a mistake such as a
 /// missing permission.
 ///
-/// If no node of a cluster serves a slot, the store is unavailable for the keys of that slot only. `Share` and `ShareOf`
-/// refuse claims for these keys.
+/// If no node of a cluster serves a slot, the store is unavailable for the keys of that slot only. `Share` and
+/// `ShareOf` refuse claims for these keys.
 ///
 /// # Degraded permits
 ///

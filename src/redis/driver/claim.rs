@@ -106,12 +106,12 @@ impl<T: Transport> Driver<T> {
     /// Reads the limits, because an operator has set one here. Returns false if they were not read by the deadline.
     pub(in crate::redis) async fn read_limits(&self, deadline: Instant) -> bool {
         let shared = &self.0.0;
-        let set = shared.enter(|core, _, now| {
+        let since = shared.enter(|core, _, now| {
             core.look_at_limits(now);
             now
         });
         let is_read =
-            || shared.enter(|core, _, _| set.is_none_or(|set| core.has_limits_since(set)));
+            || shared.enter(|core, _, _| since.is_none_or(|since| core.has_limits_since(since)));
         while is_read() == Some(false) && Instant::now() < deadline {
             timer::sleep(POLL_INTERVAL).await;
         }

@@ -17,7 +17,7 @@ pub(super) fn may_block() -> bool {
     task::try_id().is_none() || Handle::try_current().is_ok_and(|runtime| is_ending(&runtime))
 }
 
-/// True if a runtime is shutting down, because then it drops a spawned task at once.
+/// True if a runtime is shutting down. It then drops a spawned task at once, so the task counts as finished.
 fn is_ending(runtime: &Handle) -> bool {
     let task = runtime.spawn(pending::<()>());
     let is_ending = task.is_finished();

@@ -26,7 +26,8 @@ fn after_a_panic_of_the_core_a_granted_permit_is_lost_and_a_claim_is_not() {
     let one_level = || iter::once((Policy::DEFAULT, "a".into(), 0));
     let (granted, claim) = (Cell::new(one_level()), Cell::new(one_level()));
     granted.apply(Event::Held(before + Duration::from_millis(1)));
-    granted.apply(Event::Granted(vec![(7, 1, 1)]));
+    let (token, held, limit) = (7, 1, 1);
+    granted.apply(Event::Granted(vec![(token, held, limit)]));
     let lost = [&granted, &claim].map(|cell| [before, after].map(|now| cell.close(now).1.len()));
     assert_eq!(lost, [[0, 1], [0, 0]]);
 }

@@ -51,15 +51,15 @@ pub(in crate::redis) type Cause = Arc<dyn Error + Send + Sync>;
 
 /// A connection to a server. It is driven by the runtime that made it.
 pub(in crate::redis) trait ServerConnection: Send + Sync + 'static {
-    /// Sends commands together, in this order, and returns an answer to each. `left` is how long an answer
-    /// counts. Calls arrive in the order in which these futures are polled first.
+    /// Sends commands together, in this order, and returns an answer to each. An answer counts if it comes within
+    /// `left`. Calls arrive in the order in which these futures are polled first.
     fn call(
         &self,
         commands: Vec<Command>,
         left: Duration,
     ) -> impl Future<Output = Result<Vec<Answer>, CallFailure>> + Send;
 
-    /// True if it is about to close, and takes no more calls.
+    /// True if the connection is about to close, and takes no more calls.
     fn is_over(&self) -> bool {
         false
     }

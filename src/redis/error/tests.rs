@@ -24,7 +24,7 @@ fn each(errors: &[CallError], is_it: impl Fn(&CallError) -> bool) -> Vec<bool> {
 }
 
 #[test]
-fn a_broken_connection_is_a_disconnect_and_one_that_was_not_made_is_none() {
+fn only_a_broken_connection_is_a_disconnect() {
     let errors = [
         unavailable(),
         CallError::Congested,
@@ -54,7 +54,7 @@ fn a_servers_error_is_recognized_by_its_code() {
 }
 
 #[test]
-fn a_script_that_a_moving_slot_has_ended_may_be_sent_again_and_is_no_mistake() {
+fn a_script_that_ends_early_because_its_slot_moves_may_be_sent_again_and_is_no_mistake() {
     for said in [
         "Script attempted to access a non local key in a cluster node script: 5f0, on @user_script:1.",
         "Error running script (call to f_5f0): @user_script:9: Script attempted to access a non local key in a \

@@ -1,4 +1,4 @@
-//! The kind of a failure at its origin, the setting to change, and the remedy.
+//! Turns a failure into the error that users see: its kind, the setting to change, and the remedy.
 
 use super::{
     class::{Class, Failed, Unfit},
@@ -8,7 +8,7 @@ use crate::redis::{error::CallError, transport::ServerRole};
 use redis::{RedisError, make_extension_error};
 use std::borrow::Cow;
 
-/// The origin of a failure.
+/// The servers that have failed, and the settings that their errors name.
 #[derive(Clone, Copy)]
 pub(in crate::redis) struct Origin<'a> {
     pub(in crate::redis) role: ServerRole,

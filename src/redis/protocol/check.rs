@@ -23,6 +23,7 @@ pub(in crate::redis) fn questions(key: &str, channel: &str) -> [(String, Cmd); 2
 
 /// The command that reads a key of the store, with a command name and its arguments. Its name in errors is the key.
 pub(in crate::redis) fn question_about(key: String, read: &[&'static str]) -> (String, Cmd) {
+    // The first argument is the channel, which this command does not use.
     let words = iter::once(&"").chain(read).map(|word| word as &dyn Display);
     let command = script::check(
         Form::Source,

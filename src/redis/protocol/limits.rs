@@ -41,6 +41,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 
 /// Reads all limits. Malformed fields are skipped.
 pub(in crate::redis) fn read_limits(reply: Value) -> Result<Vec<LimitInfo>, CallError> {
+    // The first item is the time of the server's clock.
     let (_, all): (u64, Vec<Pair>) = from_redis_value(reply).map_err(|_| CallError::Reply)?;
     let limit =
         |(target, value): &Pair| read(str::from_utf8(target).ok()?, str::from_utf8(value).ok()?);

@@ -201,12 +201,13 @@ mod tests {
         }
         let long = Key::from("a".repeat(65));
         let name = flow_name(&long);
-        assert_eq!(name.len(), 66);
+        assert_eq!(name.len(), HASHED.len() + 64);
         assert!(matches!(flow_of(&name), StoredKey::Hashed { hash } if name.ends_with(&hash)));
     }
 
     #[test]
     fn a_long_key_has_a_short_name() {
+        // `#` and the 64 digits of a hash.
         assert_eq!(
             name_for(&[b'a'; 65_536]).len(),
             "p:{concurrency:}".len() + 65
@@ -221,6 +222,7 @@ mod tests {
             let name = semaphore_name(&prefix, &Policy::DEFAULT, &key[..].into());
             assert_eq!(!name.contains('#'), is_written, "{name}");
         }
+        // A brace takes three characters, so 21 of them take 63.
         let [written, hashed] = [21, 22].map(|count| name_for(&b"{".repeat(count)));
         assert!(!written.contains('#') && hashed.contains('#'));
     }

@@ -54,22 +54,27 @@ pub(super) fn check(form: Form, keys: &[String], args: &[&dyn fmt::Display]) -> 
 
 /// The command that runs an operator's query.
 pub(in crate::redis) fn query_command(form: Form, owner: &Owner, query: &Query<'_>) -> Cmd {
-    let mut written = CommandWriter(form, Cmd::new());
-    query.encode(owner, &mut written);
-    written.1
+    let command = Cmd::new();
+    let mut writer = CommandWriter { form, command };
+    query.encode(owner, &mut writer);
+    writer.command
 }
 
 /// Encodes a script run as a command of redis-rs.
-struct CommandWriter(Form, Cmd);
+struct CommandWriter {
+    form: Form,
+    command: Cmd,
+}
 
 impl Sink for CommandWriter {
     fn begin(&mut self, verb: Verb, keys: usize, args: usize) {
-        self.1 = script_command(verb, self.0, keys + args + 3, 0);
-        self.1.arg(keys);
+        // Three more: `EVAL` or `EVALSHA`, the script, and the number of keys.
+        self.command = script_command(verb, self.form, keys + args + 3, 0);
+        self.command.arg(keys);
     }
 
     fn add(&mut self, item: impl fmt::Display) {
-        self.1.write_arg_fmt(item);
+        self.command.write_arg_fmt(item);
     }
 }
 
