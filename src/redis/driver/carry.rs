@@ -297,10 +297,11 @@ impl<T: Transport> Link<T> {
         }
     }
 
-    /// Connects again for claims that were handed to the thread. The thread's connection takes longer, because it
-    /// subscribes.
+    /// Connects this runtime again if claims were handed to the thread when the connection ended. The thread's new
+    /// connection takes longer, because it subscribes.
     async fn reconnect(self) {
         let (shared, server) = (Arc::clone(&self.shared), self.server);
+        // Reports the end of the connection.
         drop(self);
         sleep(Backoff::FIRST).await;
         let here = Handle::current().id();

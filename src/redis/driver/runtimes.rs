@@ -15,7 +15,7 @@ pub(super) const NOWHERE: RuntimeId = RuntimeId(u32::MAX);
 /// 2.4 ms.
 const BUSY_SLEEP: Duration = Duration::from_micros(250);
 
-/// The thread is not woken for work that is due less than this before it wakes.
+/// The thread is not woken for work that is due less than this before it wakes by itself.
 const WAKE_SLACK: Duration = Duration::from_millis(1);
 
 /// The longest sleep, because a timer does not notice that the machine was suspended.
@@ -182,7 +182,7 @@ impl<C> Runtimes<C> {
         doubted: &Arc<Notify>,
     ) -> bool {
         self.pacing(runtime, server).is_failing = false;
-        // If one runtime has connected, the others may try at once.
+        // If one runtime has connected, all but the thread may try at once. They share the pacing of `NOWHERE`.
         let others = self.pacing(NOWHERE, server);
         others.next = others.next.min(now);
         let Some(record) = self.record(runtime, server) else {

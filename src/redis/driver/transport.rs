@@ -25,7 +25,7 @@ pub(in crate::redis) trait Transport: Send + Sync + 'static {
     ) -> impl Future<Output = Option<Self::Connection>> + Send;
 
     /// Waits for a map of slots with another version than this one. Returns its version and the map. The keeper's
-    /// thread always waits for it.
+    /// thread then waits for the next one.
     fn slots(&self, _version: u64) -> impl Future<Output = (u64, SlotRanges)> + Send {
         pending()
     }

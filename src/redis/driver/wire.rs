@@ -285,7 +285,7 @@ impl Session {
     fn encode(&self, command: &Command) -> (Verb, Cmd) {
         let mut run = ScriptRun {
             is_known: &self.is_known,
-            // Stays for a command that runs no script.
+            // Stays as it is for a command that runs no script.
             verb: Verb::Presence,
             cmd: Cmd::new(),
         };
@@ -367,6 +367,7 @@ impl Sink for ScriptRun<'_> {
             false => Form::Source,
         };
         let items = keys + args;
+        // Three more: `EVAL` or `EVALSHA`, the script, and the number of keys.
         (self.verb, self.cmd) = (verb, script_command(verb, form, items + 3, items * ITEM));
         self.cmd.arg(keys);
     }

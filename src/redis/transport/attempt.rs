@@ -49,6 +49,8 @@ const MAX_ARG_BEFORE_AUTH: usize = 16 * 1_024;
 
 /// An empty `ClientHello`, which a server that speaks TLS answers with an alert.
 const CLIENT_HELLO: &[u8] = &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
+
+/// The first byte of an alert.
 const ALERT: u8 = 21;
 
 /// The error of a step of connecting that has taken too long.
@@ -132,7 +134,7 @@ async fn open(endpoint: &Endpoint, login: RedisConnectionInfo) -> Result<Connect
         replies.into_iter().find_map(Result::err)
     };
     // A server that requires a password closes the connection if the password is too long. A server without a password
-    // answers with an error instead.
+    // answers with an error instead. A `PING` shows which of them this is.
     if is_too_long(&login) {
         let error = first_error(vec![cmd("PING")]).await;
         if error.is_some_and(|error| error.is_code(&["NOAUTH"])) {
@@ -182,6 +184,7 @@ async fn explain(error: RedisError, info: &ConnectionInfo) -> RedisError {
         };
     }
     if !is_secure && is_ended(&error) {
+        // A server that accepts no clients sends its error without a request.
         let (to_hello, to_nothing) =
             join(response_to(info, CLIENT_HELLO), response_to(info, b"")).await;
         if to_hello.first() == Some(&ALERT) {

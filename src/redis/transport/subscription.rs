@@ -93,8 +93,8 @@ impl Subscription {
         let settings = login.clone().set_protocol(ProtocolVersion::RESP3);
         let (sender, mut pushes) = unbounded_channel();
         let connected = endpoint.connect(settings, config().set_push_sender(sender));
-        // With RESP2, redis-rs rejects a push sender and a subscription. Only a connector that has replaced RESP3
-        // causes that.
+        // With RESP2, redis-rs rejects a push sender and a subscription. That shows that a connector has ignored the
+        // protocol of these settings.
         let is_wrong_connector = |error: &RedisError| {
             let cause = Failed::find_in(error).and_then(Failed::redis_error);
             cause.unwrap_or(error).kind() == ErrorKind::InvalidClientConfig

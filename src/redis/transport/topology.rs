@@ -76,8 +76,7 @@ pub(in crate::redis) trait Topology: Send + Sync + 'static {
 /// The server of a URL.
 pub(in crate::redis) struct Single {
     endpoint: Endpoint,
-    /// True if the server is a node of a cluster, which it reports if it permits `INFO`. Known since the first
-    /// connection.
+    /// True if the server reports in `INFO` that it is a node of a cluster. Set by the first connection.
     is_node: OnceLock<bool>,
 }
 

@@ -147,7 +147,8 @@ pub(super) fn is_wrong_name(error: &CallError) -> bool {
     explanation_rank(error) == 2
 }
 
-/// Ranks an error by how well it explains why no primary is known. 0 means that another answer may come a moment later.
+/// Ranks an error by how well it explains why no primary is known. 0: another answer may come a moment later. 1: a
+/// person must correct the cause. 2: the Sentinels do not know the name.
 fn explanation_rank(error: &CallError) -> u8 {
     let CallError::Unavailable(error) = error else {
         return 1;
@@ -184,6 +185,8 @@ mod tests {
         Address { host, port }
     }
 
+    /// `named` has the port and the epoch that each Sentinel has named. Returns the port of the best primary, and true
+    /// if that is settled.
     fn best(named: &[(u16, u64)], known: u16) -> (Option<u16>, bool) {
         let mut answers = SentinelAnswers::new(3);
         for (port, epoch) in named {
