@@ -79,8 +79,8 @@
 //!
 //! A request now pays one round trip before its handler runs, and none after it. With the layer in memory, an axum app
 //! that does nothing else kept 0.92 of its throughput, and over Redis 0.45. Client, app and Redis shared two cores
-//! (BENCHMARKS.md, "HTTP"). On an idle connection a claim took 1.3 times as long as an empty script (BENCHMARKS.md,
-//! "The store in Redis").
+//! (BENCHMARKS.md, "HTTP"). On an idle connection a claim took 1.3 times as long as a Lua script that does nothing
+//! (BENCHMARKS.md, "The store in Redis").
 //!
 //! ## In memory only
 //!
@@ -93,7 +93,7 @@
 //! The README's first service was built from 56 crates instead of 102, and its stripped release binary had 1.7 MB
 //! instead of 4.4 (`cargo tree -e normal,build`, `cargo build --release` and `strip`, on x86-64 Linux). All of
 //! [`MemorySemaphore`](crate::MemorySemaphore) is available without the default feature `redis`. To move to Redis
-//! later, enable that feature and change the line above.
+//! later, enable that feature and replace the semaphore as above.
 //!
 //! # 4. Put it in the right place
 //!

@@ -54,7 +54,7 @@
 //! ```
 //!
 //! So [`with_max_waiting`](crate::ConcurrencyLimitLayer::with_max_waiting) should be about
-//! *wait × limit ÷ hold*: 100 unless set. A longer queue only holds requests that will time out: they cost a
+//! *wait × limit ÷ hold*. Its default is 100. A longer queue only holds requests that will time out: they cost a
 //! connection, memory and polls, and are refused in the end. hyper runs 200 requests at a time on an HTTP/2
 //! connection, so 200 waiters on one connection block all its other requests.
 //!

@@ -33,7 +33,7 @@
 //! |---|---|
 //! | a new request while Redis does not answer | decided within 500 ms |
 //! | a request in the queue | decided within a second and a half |
-//! | after three failures in a row, over at least a timeout | the breaker is open: decided at once, without Redis |
+//! | after three failures in a row, over at least a timeout | the circuit breaker is open: decided at once, without Redis |
 //! | all connections are mute, but new ones work | after 250 ms a new connection replaces each mute one; no request fails |
 //! | Redis is back | the next probe closes the breaker; degraded and lost permits are acquired again. The delay is at most a quarter of the outage, and at most 2 s |
 //!

@@ -77,7 +77,7 @@
 //! | a permit that is held | stays held; the pause ends no request |
 //! | a service of the [global layer](crate::GlobalConcurrencyLimitLayer) that is ready | has its permit, and may be called |
 //! | a claim that can wait until the pause ends | joins the queue, or keeps its place |
-//! | a claim that does not wait, or whose wait ends before | is refused at once: [`Paused`](crate::AcquireError::Paused), status 429 |
+//! | a claim that does not wait, or whose wait ends sooner | is refused at once: [`Paused`](crate::AcquireError::Paused), status 429 |
 //! | another pause | makes it longer, never shorter |
 //! | `resume` | ends it at once, and grants to the waiters |
 //!

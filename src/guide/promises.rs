@@ -18,7 +18,7 @@
 //! - **P6** Refresh and release affect only their own permit. A command that is repeated, delayed or lost counts once
 //!   or not at all. An acquire carries a deadline by the server's clock and is refused after that; an acquire whose
 //!   outcome is unknown is always released.
-//! - **P7** Distinct keys have distinct semaphores, whatever bytes they contain, and so have distinct policies.
+//! - **P7** Distinct keys, and distinct policies, have distinct semaphores, whatever bytes the keys contain.
 //!
 //! Ends:
 //!
@@ -79,9 +79,8 @@
 //! from that with the permit's [fencing token](crate::Permit::token).
 //!
 //! Tokens are counted on the server. On a cluster a counter may restart below its last token if the clocks of two nodes
-//! jump forward within five seconds, one of them by more than some leases. This jump lets the node's counter expire.
-//! The counter restarts at the highest server time that the claiming process knows, which may not include the other
-//! node's jump yet.
+//! jump forward within five seconds, one of them far enough to let that node's counter expire. The counter restarts at
+//! the highest server time that the claiming process knows, which may not include the other node's jump yet.
 //!
 //! On a cluster, while a slot moves, a claim may be refused because of a permit that its own process has just released:
 //! the release reached a node that no longer had the keys, and the claim found them before the release was sent again.

@@ -84,7 +84,8 @@ fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireErr
 }
 
 /// Acquires the units of all these budgets in one step, or nothing. Fails with the number of the first claim that is
-/// refused. `details` has one item per claim. A claim that waits in its budget's queue leaves it when it is granted.
+/// refused. `details` has one item per claim. A claim that waits in its budget's queue leaves the queue when it is
+/// granted.
 pub(super) fn acquire_budgets(
     keys: &Keys,
     claims: &[Claim],

@@ -196,7 +196,7 @@ fn waiting(flow: &str, serial: u64) -> QueuedClaim {
     QueuedClaim::new(claim.wait().expect("it waits"), details, |_| ())
 }
 
-/// Its flow has already paid for the turn of such a waiter, so its departure leaves no gap.
+/// The flow of such a waiter has already paid for its turn, so the waiter's departure leaves no gap.
 #[test]
 fn a_waiter_before_all_others_moves_no_other_when_it_leaves() {
     let mut queue = Queue::default();

@@ -179,9 +179,9 @@ pub(super) struct Store {
     /// The `run_id` or the address of the home server, from the first check that learned it. Two handles with the same
     /// value, database and prefix are one store.
     pub(super) server: OnceLock<String>,
-    /// How many claims may wait. The same number of claims of limits in shadow may wait too.
+    /// How many claims of limits in force may wait. The same number of claims of limits in shadow may wait too.
     pub(super) max_waiting: u32,
-    /// How many claims wait, without those of limits in shadow; and how many of those wait.
+    /// How many claims wait: those of limits in force, and those of limits in shadow.
     pub(super) waiting: [AtomicU32; 2],
     pub(super) turns: Turns,
     /// The longest window of its claims so far, in ms.

@@ -27,7 +27,7 @@
 //! | refreshed while held | one keeper for all permits | – | – | each by its own timer | each by its own task |
 //! | a lost permit | reported at once; the response may be cut | – | – | a callback | signalled |
 //! | fencing token | yes | – | – | – | – |
-//! | when Redis fails | 503, open, or each process's share | – | – | an error | an error |
+//! | when Redis fails | 503, admitted, or admitted up to each process's share | – | – | an error | an error |
 //! | backpressure in `poll_ready` | for a fixed key | yes | – | – | – |
 //!
 //! `–` is no, or does not apply. BENCHMARKS.md measures redis-semaphore and nginx beside this crate, and begins with

@@ -60,5 +60,5 @@
 //! | commands | 1,887 | 110 |
 //! | pairs of contenders served in the wrong order, of 1,225 | 342 | 1 |
 //!
-//! By the permits' tokens this crate granted every pair in order. The contenders of one pair, in a busy process,
-//! noticed their grants in the other order.
+//! By the permits' tokens this crate granted every pair in order. The two contenders of the one pair only noticed their
+//! grants in the wrong order, in a busy process.
