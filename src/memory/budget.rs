@@ -16,7 +16,8 @@ use tokio::time::Instant;
 /// little.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The first waiter loses its place if its units fit and it has not looked for this time: it is not polled.
+/// The first waiter loses its place if its units fit and it has not looked for this time, in which it should have
+/// looked four times: it is not polled.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The time after which a waiter behind this number of others looks at the latest.

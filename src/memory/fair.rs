@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_divides_what_a_claim_costs() {
+    fn a_share_divides_the_cost_of_a_claim() {
         let costs = [(1, 1), (3, 1), (1, 4), (1, 3), (1, 100), (1_000, 7)];
         let costs = costs.map(|(weight, share)| turn("ann", weight, share).cost);
         assert_eq!(costs, [100_000, 300_000, 25_000, 33_334, 1_000, 14_285_715]);

@@ -64,7 +64,7 @@ fn keys_that_a_wider_limit_refuses_are_not_kept() {
 }
 
 #[test]
-fn idle_keys_make_room_for_recent_ones_and_their_tokens_grow() {
+fn idle_keys_make_room_for_recent_ones_and_tokens_still_grow() {
     let store = MemorySemaphore::new();
     let token_of = |key| acquire(&store, key).token();
     // More tokens than each shard grants to the keys below, so that a count that restarts would be smaller.
@@ -112,7 +112,7 @@ async fn paused_keys_are_kept_and_forgotten_when_the_pause_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_are_evicted_after_a_pause_keep_their_limit_and_their_permits_count() {
+async fn permits_still_count_after_pauses_and_evictions() {
     let store = MemorySemaphore::new();
     let held: Vec<Permit> = (0..20_000).map(|key| acquire(&store, key)).collect();
     for round in 0..4 {

@@ -287,7 +287,10 @@ impl Waiter {
                 limit,
                 window,
                 semaphore: Some(id),
-            } if !is_only => AcquireError::under(&policy, limit, limit, id).of_window(window),
+            } if !is_only => {
+                let held = limit;
+                AcquireError::under(&policy, limit, held, id).of_window(window)
+            }
             error => error,
         }
     }

@@ -200,7 +200,10 @@ impl Store {
                 error
             }
             ClaimRefusal::By(TimedOut(level, held, limit)) => full(level, held, limit),
-            ClaimRefusal::By(QueueFull(level, limit)) => full(level, limit, limit),
+            ClaimRefusal::By(QueueFull(level, limit)) => {
+                let held = limit;
+                full(level, held, limit)
+            }
             ClaimRefusal::By(Paused(level, limit, retry_after)) => {
                 let (policy, window, semaphore) = fields(level);
                 AcquireError::Paused {

@@ -204,6 +204,7 @@ impl Store {
             of_server.or_insert_with(|| Vec::from(questions(&key, &channel)));
         }
         let [clock, processes] = self.owner.keys();
+        // The store's other keys, each with a command that reads it.
         let own: [(_, &[_]); 3] = [
             (clock, &["GET"]),
             (processes, &["ZCARD"]),

@@ -424,7 +424,8 @@ impl Builder {
         let wire = Wire::new(Arc::clone(&topology), Arc::clone(&owner));
         let observer = Arc::clone(&reports);
         let driver = Driver::start(wire, settings.clone(), move |news| observer.report(news));
-        driver.set_slots(topology.slots().1);
+        let (_version, slots) = topology.slots();
+        driver.set_slots(slots);
         RedisSemaphore(Arc::new(Store {
             database: self.database,
             login: self.login(topology.role()),

@@ -241,7 +241,7 @@ fn scrubbed<'a>((code, text): (&'a str, &'a str), secret: &str) -> (&'a str, &'a
     }
 }
 
-/// The texts with which Redis refuses a wrong password, and one that it does not need.
+/// The texts with which Redis refuses a wrong password, and a password that it does not need.
 const WRONG: &str = "invalid username-password pair or user is disabled.";
 const NEEDLESS: &str = "called without any password configured";
 

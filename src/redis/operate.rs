@@ -399,7 +399,8 @@ fn with_budget(usage: Usage, listed: &UsageListing, window: u32, budgets: &Budge
 
 /// Groups units into permits. A permit has the id of its first lease that still has units.
 fn group_into_permits(units: &BTreeMap<String, u64>) -> Vec<PermitInfo> {
-    // Sorted, so that permits with the same start are listed in the same order each time.
+    // Sorted, so that permits with the same start are listed in the same order each time. The number is that of the
+    // permit's first lease.
     let mut permits: BTreeMap<_, (u32, PermitInfo)> = BTreeMap::new();
     for (unit, ends) in units {
         let Some(read) = UnitId::read(unit) else {

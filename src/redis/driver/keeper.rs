@@ -11,7 +11,7 @@ use proto::core::{Change, THREAD, Time};
 use std::{sync::Arc, thread, time::Duration};
 use tokio::{runtime, select, task::yield_now, time::sleep};
 
-/// The time after which a thread that has panicked is replaced.
+/// The time after which a thread that has panicked is replaced, so that repeated panics do not busy a core.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_millis(10);
 
 /// The time after which a thread that could make no runtime is replaced.

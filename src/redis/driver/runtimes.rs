@@ -107,6 +107,7 @@ impl<C> Runtimes<C> {
             None => self.all.len(),
         };
         if known.is_none() {
+            // Replaces the vacant runtime, or appends one.
             let (records, end) = (Vec::new(), self.all.len().min(number + 1));
             self.all.splice(number..end, [Runtime { id, records }]);
         }

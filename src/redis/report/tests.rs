@@ -54,7 +54,7 @@ fn error_of_one_key() -> CallError {
 }
 
 #[test]
-fn a_cause_that_a_person_must_correct_is_logged_at_once_and_once() {
+fn a_cause_that_a_person_must_correct_is_logged_at_once_and_only_once() {
     let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
     for error in [
         answer("NOAUTH Authentication required."),

@@ -152,7 +152,7 @@ fn a_login_that_is_refused_names_the_setting_that_has_it() {
 }
 
 #[test]
-fn a_users_function_that_fails_is_unavailable_and_named() {
+fn the_failure_of_a_users_function_is_unavailable_and_names_the_function() {
     let failed = || CallError::unconnected(Failed::error("credentials", "no token".into()));
     let connecting = origin(ServerRole::Url).connect_error(failed());
     let claim = origin(ServerRole::Url).error(&failed());
@@ -226,7 +226,7 @@ fn a_failure_that_may_pass_is_unavailable_at_the_start_and_names_no_setting() {
 }
 
 #[test]
-fn the_kind_of_a_claims_error_is_its_remedy() {
+fn the_kind_of_a_claims_error_shows_the_remedy() {
     let refused = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
     let wrong = RedisError::from((ErrorKind::AuthenticationFailed, "a wrong password"));
     for (error, kind) in [
