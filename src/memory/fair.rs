@@ -163,7 +163,9 @@ impl Tags {
                     let (slot, later) = (place.start.max(self.time), VecDeque::new());
                     gaps.insert(&place.turn.flow, Gap { slot, later });
                 }
+                // A further gap of its flow.
                 _ if place.has_left => {}
+                // Not behind a gap of its flow, so it does not move.
                 _ => fixed.push(place.start),
             }
         }
@@ -175,6 +177,7 @@ impl Tags {
         let mut next = i64::MIN;
         while let Some(Reverse((slot, at))) = movable.pop() {
             next = next.max(slot);
+            // Skips tags that are taken.
             while let Some(taken) = fixed.next_if(|taken| *taken <= next) {
                 next += i64::from(taken == next);
             }

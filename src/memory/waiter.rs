@@ -61,7 +61,7 @@ struct QueuePlace {
     /// The id of the entry.
     entry: u64,
     details: Arc<Details>,
-    /// The end of the key's pause, as last looked up. The wait does not time out before.
+    /// The end of the key's pause, as last looked up. The wait does not time out earlier.
     paused_until: Option<Instant>,
     /// When the claim of a budget looks again at the latest.
     look_at: Option<Instant>,

@@ -189,9 +189,9 @@ impl Builder {
     ///   a moment after its replica is promoted. This needs the server setting `cluster-require-full-coverage no`:
     ///   otherwise all nodes refuse commands until the promotion.
     /// - While a slot moves, its semaphores are not served, because a server refuses a script when
-    ///   some of its keys have moved and others have not. Claims are sent again for as long as their budget lasts.
+    ///   some of its keys have moved and others have not. Claims are sent again until their time is over.
     /// - Several limits are decided one after the other, because they live on several nodes. Together they have the
-    ///   time budget of one claim.
+    ///   time of one claim.
     ///
     /// # Errors
     ///
