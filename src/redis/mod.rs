@@ -72,8 +72,8 @@
 //!
 //! An outage begins when three calls in a row of the [keeper](#threads-and-runtimes) have failed, over at least a
 //! timeout. From then on this process decides claims by [`WhenUnavailable`]. Until a probe is answered, it sends only
-//! probes, one at a time and with the pending releases. Claims that already wait are decided when the outage begins. If
-//! a call of a caller's task fails, the keeper sends a probe, because perhaps only the runtime of that task has stalled.
+//! probes, one at a time and with the pending releases. Claims that already wait are decided when the outage begins.
+//! If a call of a caller's task fails, the keeper sends a probe, because perhaps only the task's runtime has stalled.
 //!
 //! Permits that were held or admitted during the outage are acquired as soon as the server has answered.
 //!

@@ -297,8 +297,8 @@ impl<T: Transport> Link<T> {
         }
     }
 
-    /// Connects this runtime again if claims were handed to the thread when the connection ended. The thread's new
-    /// connection takes longer, because it subscribes.
+    /// Connects this runtime again if claims wait for the thread's new connection, which takes longer, because it
+    /// subscribes.
     async fn reconnect(self) {
         let (shared, server) = (Arc::clone(&self.shared), self.server);
         // Reports the end of the connection.

@@ -4,7 +4,7 @@ use crate::semaphore::Process;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use redis::{Value, from_redis_value};
 
-/// The most characters of a part of the description, so that programs with long names do not store more.
+/// Longer parts are cut to this many characters.
 const MAX_PART: usize = 128;
 
 /// Reads the description of a process. Parts that are missing stay `None`.
