@@ -20,7 +20,8 @@
 //!                 -> judge: storage -> effect; callers -> record, weights; calls; questions
 //! ```
 //!
-//! The [judge] shares no code with the core. It reports which promise is broken, by the first words of a row:
+//! The [judge] shares no code with the core. It reports which promise is broken, by the first words of a row. The
+//! numbers are those of the [model]:
 //!
 //! | promise | judged by |
 //! |---|---|
@@ -34,14 +35,14 @@
 //! | F5 flows take turns | the order of arrivals, and the grants to one flow while another waited; the judge does not compute tags |
 //! | F3 each claim is answered within its wait and two timeouts | the process's clock |
 //! | F4 a claim that has room does not wait | each server's queue after each script |
-//! | the truth: what answers and events report is so | answers of scripts, level by level, and the events for callers, also for permits that they have given up |
+//! | the truth: answers and events report what is so | answers of scripts, level by level, and the events for callers, also for permits that they have given up |
 //! | its own | no claim is refused because of units that its own process has given up before |
 //! | too early, a loss, a return | a loss is reported when the permit ends or the server has refused it, not before, and only if the server refused or was silent; a lost permit comes back if the limit has room |
-//! | a pause | each server's log, and the requests to it: nothing is granted and no waiter moves until the end, and the first waiter polls then; answers and refusals name the rest of the pause, and callers are refused only if their waits end earlier |
+//! | a pause | each server's log, and the calls to it: nothing is granted and no waiter moves until the pause ends, and the first waiter polls then; answers and refusals name the rest of the pause, and callers are refused only if their waits end earlier |
 //! | a revocation | the holder is notified by the message, or by the server at the next call; nothing of the id comes back |
 //! | limits | claims are acquired under the limits that their process received last; claims that wait under others are acquired again at once; each process asks in time, and names the version that it knows |
 //! | the calls, work, size, flow, one call, an end, ids, busy | no call for a claim that is over, none without work, none too large, a lease in one call at a time, at most 16 in flight; and no process that always has something due |
-//! | the levels, a dead waiter | a waiting claim of several leases holds nothing wider than the level at which it waits, and nothing for longer than a waiter counts as alive |
+//! | the levels, a dead waiter | a waiting claim of several leases (each has the neighbouring levels that one script may name) holds nothing wider than the level at which it waits, and nothing for longer than a waiter counts as alive |
 //! | slots | a command names semaphores of one slot; a process that knows of a move sends commands to the new server |
 //! | the share | claims that are admitted without a server, or granted while one is unavailable, fit into the share of their process; no claim that fits is refused as unavailable |
 //! | strict | no strict claim is admitted without its server, and no strict permit goes on without it |
@@ -56,14 +57,14 @@
 //!
 //! - A process that is suspended reports nothing in time.
 //! - A server that has lost data or jumped ahead has forgotten its holders.
-//! - A server whose clock was set back runs acquires that are over. It mixes up head starts. It also holds units longer
-//!   that were not released, because they had ended by its old clock.
-//! - A server may repeat tokens if its clock is set back and then forward, or if it is set forward by some leases a
-//!   moment after that of another server of its cluster.
+//! - A server whose clock was set back runs acquires that are over, and mixes up the order of claims with head starts.
+//!   Units that had ended by its old clock, so that no process released them, are held again.
+//! - A server may repeat tokens if its clock is set back and then forward, or if its clock is set forward by several
+//!   times the lease just after another server's clock was.
 //! - A server that starts with old data holds units again that were released.
 //! - If another program has overwritten a key of a semaphore, a permit that has lost units there comes back as a whole
 //!   or not at all. So its units of other semaphores may be free a moment before its holder is notified.
-//! - A process sends nothing else to a server that does not report its time.
+//! - Before a server has reported its time, a process sends nothing else to it, so it releases nothing there.
 //! - If claims leave a queue and more waiters of their flow are behind them than one call may move up, the flow may
 //!   lose a turn.
 //!
@@ -89,10 +90,11 @@
 //! - `fair`: on one server or a cluster, claims have flows, weights and shares, and a crowd of them waits for one key.
 //! - `limits`: on one server or a cluster, operators set limits of semaphores and of their policy. Claims of a lock are
 //!   not affected.
-//! - `pauses`: one of these, by the seed. Processes pause semaphores by messages that come late, twice or not at all.
+//! - `pauses`: one of the workloads above, by the seed. Processes pause semaphores by messages that come late, twice or
+//!   not at all.
 //! - `questions`: on several servers, operators list, revoke, pause and resume while slots move and answers are lost.
 //! - `mixed`: a mixture, mostly on several servers, of limits, pauses, claims that wait at several levels, servers that
-//!   forget their scripts, and servers that do not report their time.
+//!   forget their scripts, and servers that do not report their time, because the process may not run that script.
 //! - `budgets`: one of the first four or `limits`, by the seed. Claims have budgets with windows of 53 ms to 3 s in
 //!   addition to limits. Holders settle what they use, which is more than they have estimated in a third of the
 //!   schedules. In a third nothing fails. Only the judge of budgets watches. It also checks S1, F3, F4 and L1.

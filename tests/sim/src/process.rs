@@ -14,14 +14,14 @@ use std::{collections::BTreeMap, time::Duration};
 pub enum Input {
     /// A caller in a runtime makes a claim.
     Claim(Runtime, Claim, Conduct),
-    /// A caller changes the weight of a permit that it holds: the pick among the levels that are held, and the
-    /// difference.
+    /// A caller changes the weight of a permit that it holds: a number that picks one of the levels that are held, and
+    /// the units to add or, if negative, to give up.
     Resize(usize, i32),
     /// The holder of the most units of a semaphore adds one.
     Grow(Key),
     /// The process is closed: it makes no more claims, and gives up everything.
     Shutdown,
-    /// The holder of a permit has used this number of units of the budget of a level.
+    /// The holder of a permit has used units of a level's budget: the number of the level, and the total so far.
     Settle(PermitId, usize, u32),
     /// A caller gives up a permit or a claim.
     Release(PermitId),
@@ -137,7 +137,7 @@ pub struct Link {
     pub deaf_until: Duration,
     /// True if it leads to a server that was replaced, and that reports that it is a replica.
     pub is_misled: bool,
-    /// The fates of calls that are under way over earlier generations.
+    /// The fates of calls that were under way when earlier generations broke.
     fates: BTreeMap<u32, Fate>,
 }
 
@@ -182,6 +182,7 @@ impl Link {
 
     /// Ends the connection. Returns the calls that have no answer.
     pub fn cut(&mut self, fate: Fate) -> Vec<CallId> {
+        // The server that was replaced runs nothing.
         let arrive = if self.is_misled { 0 } else { fate.arrive };
         self.fates.insert(self.generation, Fate { arrive, ..fate });
         self.is_misled = false;
@@ -201,5 +202,5 @@ impl Link {
     }
 }
 
-/// The generation of a call that its fate has delayed. It arrives without further delay.
+/// The generation of a call that [`Link::late`] has delayed: it has no fate, so the call arrives without further delay.
 pub const LATE: u32 = u32::MAX;

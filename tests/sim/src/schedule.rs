@@ -297,7 +297,7 @@ impl Schedule {
         let has_outages = matches!(base, Workload::Outage | Workload::ClusterOutage);
         let mut random = Random::new(seed);
         let lease = random.pick(&[1, 1, 3, 20]);
-        // A process asks for limits three times in a lease.
+        // A process asks for limits three times in a lease, so with a long lease it would learn of few changes.
         let lease = Duration::from_secs(if has_limits { lease.min(3) } else { lease });
         let mut schedule = Self {
             workload,
@@ -419,6 +419,7 @@ impl Schedule {
         };
         let (exceeds, has_flows) = (random.one_in(3), random.one_in(3));
         let how = (limits, exceeds, has_flows);
+        // The judge of budgets handles neither changes of weights nor foreign values.
         self.steps.retain(|(_, step)| {
             !matches!(step, Step::Resize(..) | Step::Grow(..) | Step::Poison(..))
         });
@@ -426,6 +427,7 @@ impl Schedule {
             let Step::Claim { mut claim, .. } = self.steps[at].1 else {
                 continue;
             };
+            // A claim has at most three levels. This leaves one or two of them to budgets.
             claim.0[2] = None;
             claim.0[1] = claim.0[1].filter(|_| random.one_in(2));
             let claim = self.with_budgets(random, claim, how, ms);
@@ -472,6 +474,7 @@ impl Schedule {
                 *slot = SlotNo::from(BUDGET) + *slot % SlotNo::from(BUDGETS / 2);
             }
         }
+        // `random` draws the times, and `draws` the faults.
         let mut add = |step| self.steps.push((random.up_to_ms(active), step));
         let mut draws = Random::new(!self.seed ^ BUDGET_DRAWS);
         let key = |draws: &mut Random| BUDGET + draws.below(BUDGETS.into()) as Key;
@@ -697,15 +700,16 @@ impl Schedule {
             goes_on: false,
         };
         self.steps.push((begin, claim));
-        let [narrow, wide] = [narrow, narrow + 1].map(|key| usize::from(key) % self.servers);
+        let [narrow_server, wide_server] =
+            [narrow, narrow + 1].map(|key| usize::from(key) % self.servers);
         let time = Duration::from_millis(random.from(150, 400));
         for runtime in 0..self.runtimes {
-            let link = runtime * self.servers + wide;
+            let link = runtime * self.servers + wide_server;
             self.steps
                 .push((begin, Step::Break(process, link, Break::Deaf(time))));
         }
-        for (server, first, longest) in [(narrow, 300, 700), (wide, 500, 1_200)] {
-            let then = begin + Duration::from_millis(random.from(first, longest));
+        for (server, soonest, latest) in [(narrow_server, 300, 700), (wide_server, 500, 1_200)] {
+            let then = begin + Duration::from_millis(random.from(soonest, latest));
             let long = Duration::from_millis(random.from(1_500, 2_500));
             self.steps.push((then, Step::Pause(server, long)));
         }
@@ -1160,6 +1164,7 @@ impl Schedule {
                 _ => random.clone().one_in(8),
             };
             *place = level.map(|level| Level { is_strict, ..level });
+            // The keys of one server are `servers` apart.
             let step = if self.is_cluster { 1 } else { self.servers };
             key += step * random.from(1, 2) as usize;
         }
@@ -1303,6 +1308,7 @@ impl Schedule {
 
 /// The policy of each process.
 fn policies(workload: Workload, random: &mut Random) -> [Policy; PROCESSES] {
+    // The first four admit claims up to a share.
     let all = [
         Policy::Share,
         Policy::Share,
@@ -1326,6 +1332,7 @@ fn level(
     (key, limit): (usize, u64),
     (longest, has_head_starts): (u64, bool),
 ) -> Level {
+    // One claim in twelve names a lower limit for its key than the others do.
     let limit = (limit - u64::from(random.one_in(12))).max(1);
     let wait = (!random.one_in(3)).then(|| Wait {
         time: random.up_to_ms(longest),

@@ -41,7 +41,7 @@ impl fmt::Display for Found {
     }
 }
 
-/// The first of these seeds whose schedule fails, and the violation.
+/// Runs the schedules of these seeds until one fails. Returns its seed and the violation.
 pub fn first(
     runner: &Runner,
     (workload, seeds): (Workload, Range<u64>),

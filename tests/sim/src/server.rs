@@ -70,8 +70,9 @@ pub struct View {
 /// The data of a budget on a server, beside its sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BudgetView {
-    /// The units that are spent, the time in ms at which that was so, the units that are reserved, the limit, and the
-    /// parts that have returned. `None`: the hash has no state.
+    /// The units that are spent, the time in ms at which that was so, the units that are reserved, the limit, and how
+    /// many parts of the last spent unit have returned. (A unit has one part for each ms of the window.) `None`: the
+    /// hash has no state.
     pub state: Option<[i64; 5]>,
     /// The settled units of each reservation.
     pub settled: BTreeMap<String, i64>,
@@ -400,6 +401,7 @@ impl Server {
     ) -> Result<(), String> {
         self.data.now = self.clock(now);
         let value = limit.map_or("-1".to_owned(), |limit| limit.to_string());
+        // No note, and at most 10,000 limits.
         let args = [name.to_owned(), value, String::new(), "10000".to_owned()];
         let reply = runner.run(Verb::Limits, &mut self.data, &[wire::limits_key()], &args);
         let reply = reply.map_err(|error| error.to_string())?;
@@ -504,6 +506,7 @@ impl Server {
     ) -> Result<(View, BudgetView), String> {
         self.data.now = self.clock(now) + ahead * 1_000;
         self.data.gives_away = false;
+        // An answer is wanted, no floor, and one id, whose holder has used nothing.
         let args = ["1", "0", "1", "none.0.0.0.1.1.1.0... 0"].map(str::to_owned);
         let reply = runner.run(
             Verb::ReleaseBudgets,

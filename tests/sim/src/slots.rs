@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// How long some process may not know of a slot's move after the move has ended.
+/// How long after the end of a slot's move a process may still not know of it. The new map arrives within 300 ms.
 pub const KNOWN: Duration = Duration::from_millis(400);
 
 /// The location of the keys of a slot that has moved or is moving.
@@ -125,6 +125,7 @@ impl Slots {
     /// True if some process may not know where some semaphore is.
     pub fn is_unknown(&self, now: Duration) -> bool {
         let places = self.places();
+        // Higher slots are those of the store's own keys.
         let mut semaphores = places.range(..=SlotNo::from(Key::MAX));
         semaphores.any(|(_, place)| now < place.known)
     }

@@ -29,7 +29,8 @@ pub type Server = usize;
 /// The number of a runtime of a process. The first is that of the keeper's thread.
 pub type Runtime = usize;
 
-/// The number of a claim and its permit, which their process chooses.
+/// The number of a claim and its permit, which their process chooses. A *growth*, a claim for more units of a permit,
+/// has a separate number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PermitId(pub u64);
 
@@ -103,16 +104,11 @@ impl Settings {
     /// The server that has the keys of a slot. Each semaphore must have a separate slot.
     pub fn home_of(&self, slot: SlotNo) -> Server {
         let place = self.slots.place(slot);
-        place.map_or_else(|| self.home(slot.into()), |place| place.home)
-    }
-
-    /// The server that has a semaphore at the start.
-    fn first_of(&self, key: Key) -> Server {
-        self.home(slot_key(key).into())
+        place.map_or_else(|| self.first_home(slot.into()), |place| place.home)
     }
 
     /// The server that has a slot at the start.
-    pub fn home(&self, slot: usize) -> Server {
+    pub fn first_home(&self, slot: usize) -> Server {
         slot % self.homes
     }
 
@@ -120,7 +116,7 @@ impl Settings {
     pub fn slot_of(&self, key: Key) -> u16 {
         match self.has_slots {
             true => slot_key(key).into(),
-            false => self.first_of(key) as u16,
+            false => self.first_home(slot_key(key).into()) as u16,
         }
     }
 
@@ -133,7 +129,7 @@ impl Settings {
     }
 
     /// The server that counts the live processes and stores the limits that operators set.
-    pub fn counting(&self) -> Server {
+    pub fn counting_server(&self) -> Server {
         self.home_of(self.slots_of_store()[1])
     }
 
@@ -145,7 +141,7 @@ impl Settings {
         };
         let owner = |slot| match self.slots.place(slot as SlotNo) {
             Some(place) => place.owner,
-            None => self.home(slot),
+            None => self.first_home(slot),
         };
         (0..slots)
             .map(|slot| (slot..slot + 1, owner(slot)))
@@ -200,7 +196,7 @@ pub struct Level {
     pub key: Key,
     /// How many units may be held at the same time.
     pub limit: u32,
-    /// How many units it asks for.
+    /// How many units the claim asks for.
     pub weight: u32,
     /// `None`: the claim does not wait here.
     pub wait: Option<Wait>,
@@ -217,7 +213,7 @@ pub struct Level {
 pub enum Charge {
     /// When the claim is granted.
     Grant,
-    /// When the holder settles them: a total, in some steps. With 0 steps it settles nothing.
+    /// When the holder reports them (settles): a total, in some steps. With 0 steps it settles nothing.
     Settlement {
         /// The units that it has used at the end.
         used: u32,
@@ -406,14 +402,14 @@ pub enum Command {
         lasts: Duration,
         /// The time in ms of the server's clock after which the script changes nothing.
         runs_until: u64,
-        /// A semaphore without tokens begins with this one, a time in microseconds.
+        /// The least token that a semaphore without an earlier token gives: a time in microseconds.
         floor: u64,
         /// The levels of each claim.
         claims: Vec<Vec<(Key, Wanted)>>,
     },
     /// Postpones the ends of permits.
     Refresh {
-        /// The time in which the permits last from now on.
+        /// How long the permits last from now on.
         lasts: Duration,
         /// The permits of each semaphore.
         of: Vec<(Key, Vec<Id>)>,
@@ -460,7 +456,7 @@ pub struct Call {
     pub scripts: Vec<Script>,
     /// The same, decoded.
     pub commands: Vec<Command>,
-    /// True if it waits for replicas at its end.
+    /// True if its last command waits until replicas have what it wrote.
     pub confirms: bool,
     /// Answers that come later need not count.
     pub deadline: Time,
@@ -641,7 +637,7 @@ pub enum Event {
     Regained(PermitId, [u64; LEVELS]),
     /// An operator has ended it.
     Revoked(PermitId),
-    /// Units that were taken from a permit are released. The number is that of this part.
+    /// Units that were taken from a permit are released. The id is that of the part, not of the permit.
     Released(PermitId),
     /// The releases of a permit that its caller has given up are over. True if all of it was held until then.
     GivenUp(PermitId, bool),

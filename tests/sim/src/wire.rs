@@ -14,6 +14,7 @@ pub const PREFIX: &str = "semaphore:2:";
 /// The script that pauses a semaphore for `length` ms, or ends its pause if that is 0.
 pub fn pause(key: Key, process: &str, length: u64) -> Script {
     let [before, behind] = pause_parts(process, length);
+    // The floor of tokens, the length, and two more arguments.
     let args = [
         "0".to_owned(),
         length.to_string(),
@@ -37,6 +38,7 @@ pub fn revocation(key: Key, id: &str) -> Script {
     Script {
         verb: Verb::Revoke,
         keys: keys(key),
+        // The floor of tokens, the time, and one more argument.
         args: ["0", REMEMBERED, "1", id].map(str::to_owned).into(),
         is_asking: false,
     }
@@ -49,6 +51,7 @@ pub fn usage(key: Key) -> Script {
         keys: [":held", ":queue", ":alive"]
             .map(|end| name(key) + end)
             .into(),
+        // The size of a page, and three more arguments: for each key the cursor of the first page.
         args: ["1000", "3", "0", "0", "0"].map(str::to_owned).into(),
         is_asking: false,
     }
@@ -73,7 +76,7 @@ const PAUSE: &str = "!";
 /// The number of the semaphore that is a lock.
 pub const LOCK: Key = 9;
 
-/// True if a semaphore is a lock.
+/// True if a semaphore is a lock. Not for budgets, which have higher numbers.
 pub fn is_lock(key: Key) -> bool {
     key >= LOCK
 }
@@ -278,6 +281,7 @@ impl Script {
         for key in &self.keys {
             let part = key.strip_prefix(PREFIX)?;
             let name = part.split('{').next()?;
+            // The arguments of a key: their number, which is 2, its name, and a value.
             (args.number()? == 2 && args.next()? == name).then_some(())?;
             match part {
                 "clock" => highest = Some(args.number()?),

@@ -58,7 +58,7 @@ fn part_of(workload: Workload) -> u64 {
     }
 }
 
-/// Runs the first schedules of a workload, and fails if one of them does.
+/// Runs the first schedules of a workload, or those from seed `FROM` on, and fails if one of them does.
 fn pass(workload: Workload) {
     let schedules = number("SCHEDULES").unwrap_or(part_of(workload));
     pass_from(workload, number("FROM").unwrap_or(0), schedules);
@@ -319,6 +319,7 @@ fn each_bug_of_the_core_can_be_planted() {
 
 #[test]
 fn a_failure_is_made_shorter_and_names_its_seed() {
+    // Any bug that is found soon will do.
     let runner = planted(&bugs("In the scripts")[3]);
     let found = first(&runner, (Workload::Server, 0..BOUND)).expect("it is found");
     let (seed, rule) = (found.0, found.1.rule);

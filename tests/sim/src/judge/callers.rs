@@ -482,6 +482,7 @@ impl Callers {
                 let until = record
                     .earliest(|lease| lease.counts_until)
                     .unwrap_or_default();
+                // A core ends a permit a little before the server does.
                 let is_over = context.times.1 + self.settings.lease / 10 >= until;
                 let mut leases = record.leases.iter();
                 let is_refused = leases.any(|lease| lease.answers.into_iter().any(is_refusal));

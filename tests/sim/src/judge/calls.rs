@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// The most arguments of a call.
+/// The most arguments of a call: ElastiCache Serverless accepts no more.
 const MOST_ARGS: usize = 3_999;
 
 /// With this many units in flight, everything waits for an answer.
@@ -385,7 +385,10 @@ impl Calls {
     /// The server that has a slot, as far as a process knows.
     fn server_of_slot(&self, at: usize, slot: u16) -> usize {
         let known = self.places.get(&(at, slot));
-        known.map_or_else(|| self.settings.home(slot.into()), |(server, _)| *server)
+        known.map_or_else(
+            || self.settings.first_home(slot.into()),
+            |(server, _)| *server,
+        )
     }
 
     /// The server that has a semaphore, as far as a process knows.
@@ -637,6 +640,7 @@ impl Calls {
     ) -> Verdict {
         let says = |what: &str| format!("p{at} {call:?} {what} {:?}", id.permit());
         let alive = self.settings.alive();
+        // A core assumes the end of a lease a little before the server does.
         let known = self.settings.lease * 9 / 10;
         let Some(record) = self.lease(at, (key, id)) else {
             return check(false, "ids", || says("names what no caller has claimed,"));
@@ -1024,6 +1028,7 @@ fn check_size(command: &Command, ids: &[(Key, Id)]) -> Verdict {
         check(names.len() == ids.len(), "work", || {
             format!("{command:?} names one twice")
         })?;
+        // About the number of keys and arguments: five for each id, one for each unit, and some for the command.
         let size = 8 + 5 * ids.len() + units;
         return check(size <= MOST_ARGS, "size", || {
             format!("some {size} arguments")

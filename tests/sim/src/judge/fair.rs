@@ -14,7 +14,7 @@ const UNIT: i64 = 100_000;
 /// If two flows want the same turn, one of them comes a little later, by this cost at most.
 const TIES: i64 = 300;
 
-/// How many waiters one call moves up because others have left before them, at most.
+/// How many waiters one call moves up because others have left before them, at most: `MAX_ADVANCED` in grant.lua.
 const MOST_MOVES: usize = 500;
 
 #[derive(Debug, Clone)]
@@ -220,7 +220,8 @@ impl Fair {
     }
 }
 
-/// The flow of an id, and the cost of its permit for that flow: units divided by the share.
+/// The flow of an id, and the cost of its permit for that flow: units divided by the share. Of the parts that
+/// [`Parts`](crate::wire::Parts) lists, 5 is the weight, 8 the share and 9 the flow.
 fn flow_of(id: &str) -> (String, i64) {
     let parts: Vec<_> = id.split('.').collect();
     let number = |part: usize| i64::from_str_radix(parts[part], 36).ok();

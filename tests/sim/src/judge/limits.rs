@@ -207,7 +207,7 @@ impl Limits {
         process: &Process,
         (now, calls): (Duration, &Calls),
     ) -> Verdict {
-        let server = self.settings.counting();
+        let server = self.settings.counting_server();
         let link = &process.links[self.settings.link(0, server)];
         let local = process.local(now);
         let [_, slot] = self.settings.slots_of_store();

@@ -2,7 +2,8 @@
 //! callers received, and the calls themselves.
 //!
 //! The world calls a method of the judge for each event. In all of them, `at` is the number of a process, `now` is the
-//! world's time, and `local` is the time on the process's clock.
+//! world's time, and `local` is the time on the process's clock. A *growth* is a claim for more units of a permit, its
+//! parent.
 
 mod budgets;
 mod callers;
@@ -411,6 +412,7 @@ impl Judge {
                 Event::Regained(..) => self.calls.granted(other, true),
                 Event::Refused(..) | Event::Revoked(_) => {
                     self.calls.over(other);
+                    // `shares.received` below ends `who` itself.
                     let shares = self.shares.iter_mut().filter(|_| other != who);
                     shares.for_each(|shares| shares.over(other));
                 }
@@ -639,7 +641,7 @@ impl Judge {
         self.storage.stepped(server, ms);
     }
 
-    /// The location of a slot changes, and processes may not know it yet.
+    /// The location of a slot changes. Processes may not know it yet, so for all of them every server counts as failed.
     pub fn moves(&mut self, processes: &[Process], now: Duration) {
         if self.budgets.is_some() {
             return;

@@ -499,8 +499,8 @@ impl Known {
             let position = wanted.position;
             let actual = match position.map_or(0, |position| position.arrival as i64) {
                 0 => script.run.clock.max(last + 1),
-                // A waiter that comes back keeps its place. Its permit may still wait under another id, or have left.
-                // Only otherwise the arrival that it got from the server counts.
+                // A waiter that comes back keeps its place: that of its permit under another id, or that which it had
+                // when it left the queue. If neither is known, the arrival that the server reported counts.
                 answered => {
                     let departed = self.departed.get(&name.who());
                     let mut others = self.arrivals.iter();

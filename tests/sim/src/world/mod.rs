@@ -58,7 +58,7 @@ enum Happening {
     Cut(usize, usize, u32),
     /// An operator revokes an id of a semaphore.
     Revoke(Key, String),
-    /// A process's request to pause a semaphore, or to end its pause, arrives at the server.
+    /// A process's request to pause a semaphore arrives at the server. `None`: to end the pause.
     PauseKey(usize, Key, Option<Duration>),
     /// A process sends an operator's question again.
     AskAgain(u64),
@@ -102,7 +102,8 @@ struct World<'a> {
     servers: Vec<Server>,
     /// How the caller of each claim behaves.
     conduct: BTreeMap<(usize, PermitId), Conduct>,
-    /// Growths without an outcome. Each has its permit, and the units of earlier growths that it replaces once granted.
+    /// Growths without an outcome. Each has the permit that grows, the semaphore, and the units of earlier growths that
+    /// it replaces once it is granted.
     merges: BTreeMap<(usize, PermitId), (PermitId, Key, Resize)>,
     /// Operators' questions without a final outcome.
     questions: BTreeMap<u64, Asked>,
@@ -132,6 +133,7 @@ pub fn run(runner: &Runner, schedule: &Schedule, is_traced: bool) -> Course {
 
 impl<'a> World<'a> {
     fn new(runner: &'a Runner, schedule: &'a Schedule) -> Self {
+        // The schedule was drawn from the seed itself.
         let mut random = Random::new(!schedule.seed);
         schedule.slots.reset();
         let processes = (0..schedule.processes).map(|at| {
@@ -178,6 +180,7 @@ impl<'a> World<'a> {
             self.schedule_at(at, Happening::Weigh);
         }
         self.schedule_at(schedule.quiet(), Happening::Quiet);
+        // The simulation ends 2 s later, or after two leases.
         for at in [0, 500, 1_000, 1_900].map(Duration::from_millis) {
             self.schedule_at(schedule.settled() + at, Happening::Settled);
         }

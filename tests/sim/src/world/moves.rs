@@ -89,19 +89,18 @@ impl World<'_> {
             let owner = self.processes[0].settings.home_of(slot);
             return (number != owner).then_some(Refused::Moved(owner));
         };
-        let there = script
+        let present = script
             .keys
             .iter()
             .filter(|key| server.has_key(self.now, key));
-        // The number of keys that this server has, and of all.
-        let (there, all) = (there.count(), script.keys.len());
+        let (present, all) = (present.count(), script.keys.len());
         match place.moves_to {
             Some(_) if number == place.owner && place.is_split => Some(Refused::Again),
-            Some(_) if number == place.owner && there == all => None,
-            Some(to) if number == place.owner && there == 0 => Some(Refused::Ask(to)),
+            Some(_) if number == place.owner && present == all => None,
+            Some(to) if number == place.owner && present == 0 => Some(Refused::Ask(to)),
             Some(_) if number == place.owner => Some(Refused::Again),
             Some(to) if number == to && script.is_asking => {
-                (place.is_split || all > 1 && there < all).then_some(Refused::Again)
+                (place.is_split || all > 1 && present < all).then_some(Refused::Again)
             }
             _ => (number != place.owner).then_some(Refused::Moved(place.owner)),
         }

@@ -156,7 +156,7 @@ impl World<'_> {
                 answer: Answer::Replicas(replicas),
             };
             answers.iter_mut().for_each(|all| all.push(said.clone()));
-            // A lagging replica is waited for until a timeout.
+            // If the replica lags, `WAIT` takes its whole time, half of `TIMEOUT`.
             delay += Duration::from_millis(if replicas > 0 { 0 } else { 125 });
         }
         let number = self.processes[at].settings.link(call.runtime, call.server);
@@ -192,8 +192,8 @@ impl World<'_> {
             Ok(run) => {
                 self.note(|| format!("server {server} runs p{at} {:?}: {:?}", call.id, run.answer));
                 self.judge.ran(server, call.id, &run);
-                // The command has not run at all. After an error in a key it may have run partly, and releases at other
-                // keys must have had their effect.
+                // These errors show that the command has not run at all. After an error in a key it may have run partly,
+                // and releases at other keys must have had their effect.
                 if let Answer::Error(Refused::NoScript | Refused::Loading) = run.answer {
                     self.judge.refused(at, call.id, what.1);
                 }
@@ -303,7 +303,8 @@ impl World<'_> {
         self.schedule_after(pause, Happening::Connect(at, number));
     }
 
-    /// True if the process replaces this connection while it still counts as up.
+    /// True if the process replaces this connection while it still counts as up. The random `fate.arrive` decides: one
+    /// break in four has 2.
     fn is_replaced(&self, at: usize, number: usize, fate: Fate) -> bool {
         let server = &self.servers[number % self.schedule.servers];
         let is_ready = server.is_up && self.now >= server.paused_until.max(server.denies_until);

@@ -8,8 +8,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How often a process may wake at one instant, in addition to once for each of its claims: each claim that it decides
-/// may let it send the next one.
+/// How often a process may wake at one instant, in addition to once for each of its claims. A claim that the process
+/// decides may let it send the next claim, which may be due at once.
 const WAKES: usize = 2;
 
 impl World<'_> {
@@ -70,7 +70,7 @@ impl World<'_> {
             Input::Grow(key) => {
                 let heaviest = self.judge.heaviest(at, key);
                 // A caller changes a weight only once the previous change is over.
-                let is_idle = |permit| !self.merges.values().any(|(other, ..)| *other == permit);
+                let is_idle = |permit| !self.merges.values().any(|(grows, ..)| *grows == permit);
                 if let Some((permit, has)) = heaviest.filter(|(permit, _)| is_idle(*permit)) {
                     let size = Resize { units: 1, ..has };
                     self.grow(at, (permit, key), size);
@@ -198,6 +198,7 @@ impl World<'_> {
         let late = self.random.up_to_ms(2);
         let process = &mut self.processes[at];
         let next = process.core.as_ref().and_then(Shipped::poll_timeout);
+        // A later time stands for a timer that is never due.
         let next = next.filter(|next| *next < Duration::from_secs(1_000_000));
         if process.wake.map(|(local, _)| local) != next {
             process.wake = next.map(|local| (local, process.world(local).max(now) + late));
@@ -270,7 +271,7 @@ impl World<'_> {
             self.wake(at);
         }
         for input in std::mem::take(&mut self.processes[at].inbox) {
-            // Messages come over a separate socket.
+            // Messages come over a separate socket, so they may be read later than the other inputs.
             let is_late = matches!(input, Input::Message(_)) && self.random.one_in(2);
             match is_late {
                 true => {

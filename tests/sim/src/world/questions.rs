@@ -17,7 +17,7 @@ use proto::{
 use std::time::Duration;
 
 /// The time from a question to its deadline.
-const BUDGET: Duration = Duration::from_millis(500);
+const TIME_TO_DEADLINE: Duration = Duration::from_millis(500);
 
 /// The outcome of an attempt: the fault of its command, if any, or the reason why no answer came.
 pub(super) type Outcome = Result<Option<CommandFault>, CallFailure>;
@@ -68,11 +68,12 @@ impl World<'_> {
             action,
             script,
             question: Question::new(Recipient::Slot(slot), repeat),
-            deadline: self.now + BUDGET,
+            deadline: self.now + TIME_TO_DEADLINE,
             attempts: 0,
             under_way: None,
             is_lost: false,
         };
+        // A unique number, because the sending of each question schedules events.
         let (number, deadline) = (self.scheduled, asked.deadline);
         let may_repeat = repeat == Repeat::EvenIfRun;
         self.judge
@@ -125,6 +126,7 @@ impl World<'_> {
             OperatorAction::Revoke(pick) => {
                 let View { held, queue, .. } = self.servers[self.home(key)].view(key);
                 let ids = held.into_iter().chain(queue).map(|(id, _)| id);
+                // A colon marks a further unit of a permit.
                 let ids: Vec<_> = ids.filter(|id| !id.contains(':')).collect();
                 id = ids.get(pick % ids.len().max(1))?.clone();
                 let revocation = verbs::RevokeQuery::new(&name, &id, 0, u32::MAX)?;

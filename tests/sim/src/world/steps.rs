@@ -101,6 +101,7 @@ impl World<'_> {
     fn choose_revocation(&mut self, key: Key, pick: usize) {
         let View { held, queue, .. } = self.servers[self.home(key)].view(key);
         let ids = held.into_iter().chain(queue).map(|(id, _)| id);
+        // A colon marks a further unit of a permit.
         let ids: Vec<_> = ids.filter(|id| !id.contains(':')).collect();
         let pause = match self.random.one_in(2) {
             true => Duration::ZERO,
@@ -175,7 +176,7 @@ impl World<'_> {
 
     /// An operator sets a limit, unless the server cannot store it now.
     fn set_limit(&mut self, key: Key, is_policy: bool, limit: Option<u32>) {
-        let number = self.schedule.settings(0).counting();
+        let number = self.schedule.settings(0).counting_server();
         let [own, policy] = limit_names(key);
         let name = if is_policy { policy } else { own };
         let server = &mut self.servers[number];
@@ -257,9 +258,9 @@ impl World<'_> {
             let is_here = matches!(happening, Happening::Call(_, _, call) if call.server == server);
             *at == old && is_here
         });
-        for (at, place) in waiting.map(|(key, _)| *key).collect::<Vec<_>>() {
-            if let Some(happening) = self.agenda.remove(&(at, place)) {
-                self.agenda.insert((until, place), happening);
+        for (at, order) in waiting.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(happening) = self.agenda.remove(&(at, order)) {
+                self.agenda.insert((until, order), happening);
             }
         }
     }

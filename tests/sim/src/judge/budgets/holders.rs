@@ -167,9 +167,11 @@ impl Budgets {
             };
             let (at, weight) = (local.as_millis() as i64, i128::from(level.weight));
             let bucket = self.buckets.entry((who.0, level.key)).or_default();
+            // The time passes.
             bucket.add((0, at), (share.into(), window), 0);
-            // A full bucket admits a claim that is larger than the share.
+            // A bucket that is full to within a ms admits a claim that is larger than the share.
             let was_full = bucket.parts <= i128::from(share);
+            // 2 ms are allowed because the core's bucket counts in ns.
             let is_within = bucket.add((weight, at), (share.into(), window), 2);
             check(is_within || was_full, "the share", || {
                 format!("{who:?} of {:?} by {level:?}", process.settings.process)

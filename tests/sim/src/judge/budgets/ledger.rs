@@ -38,15 +38,17 @@ pub(super) struct Use {
     pub(super) at: i64,
     /// True if the reservation has expired.
     pub(super) expires: bool,
-    /// True if it has expired, and its claim was not granted at full length.
+    /// True if it has expired, and its claim was never granted for a whole lease.
     pub(super) is_freed: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Ledger {
     window: i64,
+    /// The spent parts at the time `at`.
     parts: i128,
     at: i64,
+    /// The limit of the last grant: the number of parts that return in a ms.
     rate: i64,
     pub(super) reserved: BTreeMap<String, Reserved>,
     /// Units that are reserved although no reservation is left, after a script that was aborted.
@@ -94,8 +96,8 @@ impl Ledger {
         ledger
     }
 
-    /// The clock was set back: units that have returned since the server last saved its state are spent again. Returns true
-    /// if no others are free.
+    /// The clock was set back: units that have returned since the server last saved its state are spent again. Returns
+    /// false if the server counts fewer spent units than this ledger.
     pub(super) fn rewind(&mut self, budget: &BudgetView) -> bool {
         let [spent, at, _, _, credit] = budget.state.unwrap_or([0, self.at, 0, 0, 0]);
         let parts = i128::from(spent) * i128::from(self.window) - i128::from(credit);

@@ -10,7 +10,8 @@
 //! - The head: the first waiter of a budget is notified when it fits, and is granted soon after.
 //! - The end: after all claims nothing is reserved, and everything comes back.
 //!
-//! Permits beside the budgets are judged by S1, F3 and L1 only.
+//! A *rate* is a budget whose units count as used once they are granted. The units of another budget are reserved by a
+//! grant, and its holder settles what it has used. Permits beside the budgets are judged by S1, F3 and L1 only.
 
 mod holders;
 mod ledger;
@@ -44,17 +45,18 @@ struct Account {
     used: i64,
     /// True if it has expired, or an operator has revoked it.
     is_lost: bool,
-    /// True if it has expired before its process could make it last for a whole lease. Then nothing counts, even if the
-    /// permit was granted a moment before.
+    /// True if it has expired before its process could make it last for a whole lease. Then none of it counts as used,
+    /// even if the permit was granted a moment before.
     is_freed: bool,
     /// Units of a rate that stay spent although a later grant of the id counts again: its claim was refused after a grant
     /// that too few replicas had confirmed, or the grant expired before its process knew it.
     wasted: i64,
 }
 
-/// The units of a budget that were used, as a bucket that leaks the limit within a window.
+/// The units of a budget that were used, as a bucket that leaks `limit` units in each window.
 #[derive(Debug, Default)]
 struct Bound {
+    /// As in a [`Ledger`]: units times the window in ms.
     parts: i128,
     at: i64,
     limit: i64,
@@ -144,6 +146,7 @@ impl Budgets {
             settings: schedule.settings(0),
             policies: schedule.policies.to_vec(),
             is_clean: schedule.is_clean(),
+            // A slow delay is ten times as long, in each direction.
             trip: Duration::from_millis(20 * schedule.delay + 10),
             ledgers: BTreeMap::new(),
             seen: BTreeMap::new(),

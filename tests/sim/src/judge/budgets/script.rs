@@ -17,6 +17,7 @@ impl Wanted<'_> {
         self.terms.split(' ').next() == Some("-2")
     }
 
+    /// True if the units count as used once they are granted.
     pub(super) fn is_rate(&self) -> bool {
         self.terms.split(' ').nth(1) == Some("rate")
     }
@@ -72,6 +73,7 @@ pub(super) fn read<'a>(script: &'a Script, reply: &Reply) -> Option<Acts<'a>> {
             Some(Some((acts, lasts)))
         }
         Verb::Release | Verb::ReleaseBudgets => {
+            // The flag for an answer, and the floor.
             let (_, _) = (args.next()?, args.next()?);
             let mut acts = Vec::new();
             for key in keys {
@@ -98,7 +100,8 @@ fn acquire<'a>(keys: &[Key], args: &'a [String], reply: &Reply) -> Option<Acts<'
     if items.peek().is_none() {
         return Some(None);
     }
-    // `equal` is the number of levels of each claim, or 0 if it differs.
+    // The lease, the deadline and the floor come first. `equal` is the number of levels of each claim, or 0 if it
+    // differs.
     let (lasts, equal): (i64, usize) = (args[3].parse().ok()?, args[4].parse().ok()?);
     let (mut args, mut acts) = (args[5..].iter().map(String::as_str).peekable(), Vec::new());
     while args.peek().is_some() {
