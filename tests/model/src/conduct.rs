@@ -187,6 +187,7 @@ impl Client {
             }
         }
         if let Some(pending) = &mut self.pending {
+            // Of calls this old, no reply makes anything last until now.
             pending.sent = (pending.sent - own).max(-LEASE);
             pending.request.pass(ms);
         }

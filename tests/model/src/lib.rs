@@ -16,7 +16,7 @@
 //! | F2 | a poll is a heartbeat |
 //! | F3 | a claim joins a queue only if fewer waiters are ahead than it allows |
 //! | F4 | exactly the granted waiters are notified |
-//! | F5 | in a fair queue each waiter has a separate tag: the finish of its flow, or the virtual time if that is later; a flow's finish grows by weight ÷ share; the virtual time is the head's tag and never falls; if a waiter leaves, the waiters of its flow behind it move up; finished flows are forgotten |
+//! | F5 | in a fair queue each waiter has a separate tag as its score: the finish of its flow, or the virtual time if that is later; a flow's finish grows by weight ÷ share; the virtual time is the head's tag and never falls; if a waiter leaves, the waiters of its flow behind it move up; finished flows are forgotten |
 //! | L | if every message is lost and no new client comes, no waiter stays beside free room |
 //! | L1 | the units and the waiters of dead clients are removed |
 //! | L3 | a refused or released claim leaves nothing behind |

@@ -47,6 +47,7 @@ impl Model {
         let is_light = state.clients[usize::from(at)].is_light;
         for (index, level) in self.claim(state, at).iter().enumerate() {
             let held = &self.semaphore(state, level.key).held;
+            // 9 is more than the weight of any permit.
             let units = unit(at, index, level)
                 .all()
                 .take(if is_light { 1 } else { 9 });

@@ -166,10 +166,12 @@ impl Model {
     /// Returns an invariant that does not hold.
     pub fn report_clock(&self, state: &mut State, client: u8) -> Result<(), Violation> {
         let own = match state.clients[usize::from(client)].ahead {
+            // The script gets 1.
             NEVER => 1 - NOW,
             ahead => ahead,
         };
         let highest = self.server.clock(state.clock, own)?;
+        // A key lasts eight leases: `LEASES` in common.lua.
         state.clock = Some((highest, 8 * LEASE));
         state.clients[usize::from(client)].ahead = highest;
         Ok(())

@@ -79,6 +79,7 @@ fn level(text: &str) -> Level {
         key: key as u8 - b'a',
         limit: number(key).expect("a limit"),
         weight: number('*').unwrap_or(1),
+        // A bound of 9 is no bound: no scenario has that number of clients.
         waits: (!text.contains('?')).then(|| number('<').unwrap_or(9)),
         head_start: if text.contains('^') { 2 * TICK } else { 0 },
         flow: flow.map_or(0, |(_, flow)| flow.as_bytes()[0]),

@@ -62,7 +62,7 @@ impl State {
     }
 
     /// Brings the state into its normal form. For tokens and arrivals in the past only their order matters, and how far
-    /// the token is from the next multiple of four.
+    /// the token is from the next multiple of four, because every fourth token extends TTLs.
     pub fn normalise(&mut self, scenario: &Scenario, server: &mut Server) {
         self.clients.iter_mut().for_each(Client::tidy);
         let levels = scenario.clients.iter().flatten().flatten();
@@ -82,6 +82,7 @@ impl State {
     fn rank_past(&mut self, kind: Micros, key: u8, scenario: &Scenario, server: &mut Server) {
         let at = usize::from(key);
         let semaphore = server.state(self.semaphores[at]).clone();
+        // The number whose remainder modulo four is kept: the last token, if it is past.
         let anchor = semaphore.token.map(|(token, _)| token);
         let anchor = anchor.filter(|token| kind == Micros::Token && *token <= CALL);
         let mut past = Vec::with_capacity(8);

@@ -38,7 +38,8 @@ impl Unit {
         (1..=self.weight).map(move |number| Self { number, ..self })
     }
 
-    /// How far the permit moves the finish of its flow in a fair queue.
+    /// How far the permit moves the finish of its flow in a fair queue: by `UNIT` in grant.lua for each unit, divided
+    /// by the share.
     pub fn cost(self) -> i64 {
         let (turns, share) = (100_000 * i64::from(self.weight), i64::from(self.share));
         (turns + share - 1) / share

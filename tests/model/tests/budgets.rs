@@ -11,7 +11,7 @@ use tower_semaphore_model::{
     stand_in::{Entry, Reply, StandIn, Value},
 };
 
-/// In ms, as all times here.
+/// In ms, as all times here. In an id it is `7ps`, because ids have numbers in base 36.
 const LEASE: i64 = 10_000;
 /// The length of a lease whose claim is not granted at all levels yet.
 const PROVISIONAL: i64 = 1_000;
@@ -125,7 +125,8 @@ struct World {
     window: i64,
     limit: i64,
     oracle: Oracle,
-    /// Each id with its limit, its weight, and true for a rate, whose units are spent when they are granted.
+    /// Each id with its limit, its weight, and true for a rate, whose units are spent when they are granted instead of
+    /// when the holder settles them.
     ids: Vec<(String, i64, i64, bool)>,
 }
 
@@ -151,6 +152,7 @@ impl World {
             true => 1 + between(&mut rng, u32::MAX.into()),
             false => rng.one_of(&LIMITS),
         };
+        // Any time in ms.
         let now = 1_795_345_200_000;
         let keys = ["held", "queue", "alive"].map(|key| format!("s:{{t:a}}{window}:{key}"));
         let keys = keys.into_iter().chain(["s:{t:a}:budget".to_owned()]);
@@ -386,7 +388,7 @@ fn no_unit_is_granted_twice_and_none_is_lost_for_good() {
         for _ in 0..40 {
             world.step();
         }
-        // In the end everything has come back.
+        // In the end everything has come back. 8,000 days are much longer than any window.
         world.server.now += 20 * 400 * DAY * 1_000;
         let now = world.now();
         world.oracle.move_to(now);
@@ -404,6 +406,7 @@ fn no_unit_is_granted_twice_and_none_is_lost_for_good() {
 /// A process with many permits has died. One call counts all of them as used, each at its end.
 #[test]
 fn however_many_reservations_have_ended_each_is_spent_at_its_end() {
+    // More than `CHUNK` in budget.lua.
     const COUNT: i64 = 520;
     let mut world = World::new(1);
     (world.window, world.limit) = (60_000, 2_000);
@@ -419,13 +422,15 @@ fn however_many_reservations_have_ended_each_is_spent_at_its_end() {
         world.run(Verb::AcquireBudgets, &args)
     };
     for permit in 0..COUNT {
+        // A limit of 2,000, and one unit.
         let id = format!("p.{}.0.0.1jk.1.7ps.0...", base36(permit));
         assert_eq!(acquire(&mut world, id)[1], Reply::Int(1));
     }
-    // 6 s after the ends a tenth of the limit has come back.
+    // 6 s after the ends a tenth of the limit has come back: 200 units.
     world.server.now += (LEASE + 6_000) * 1_000;
-    let all = "q.1.0.0.1jk.1jk.7ps.0...".to_owned();
-    let refused = acquire(&mut world, all);
+    let whole_limit = "q.1.0.0.1jk.1jk.7ps.0...".to_owned();
+    let refused = acquire(&mut world, whole_limit);
+    // Full at level 1 with 320 units, and the time until these have come back too.
     let ms = (COUNT * 60_000 - 6_000 * 2_000) / 2_000;
     let expected = [0, 1, 320, ms].map(Reply::Int).to_vec();
     assert_eq!(refused[1], Reply::List(expected));
@@ -478,11 +483,12 @@ impl World {
     }
 }
 
-/// The reservation of the claim with the head start has ended. The call in which it joins the queue before the head
-/// removes it.
+/// The reservation of the claim with the head start has ended. The call in which this claim joins the queue, before the
+/// head, removes the reservation. All limits are 100.
 #[test]
 fn a_head_start_reserves_nothing_beyond_the_limit() {
     let mut world = World::with_minute();
+    // 40 and 60 units.
     let early = "x.1.0.0.2s.14.7ps.0...";
     let other = "l.3.0.0.2s.1o.7ps.0...";
     assert_eq!(
@@ -491,17 +497,20 @@ fn a_head_start_reserves_nothing_beyond_the_limit() {
     );
     assert_eq!(world.acquire_with("100", other, LEASE)[1], Reply::Int(1));
     world.server.now += 500_000;
+    // 90 units, which wait.
     let head = world.acquire_with("100 8000 10 0 0", "h.2.0.0.2s.2i.7ps.0...", LEASE);
     assert!(matches!(&head[1], Reply::List(queued) if queued[0] == Reply::Int(-2)));
+    // The holder of 60 units settles 360, so nothing of it is reserved any more.
     let args = [LEASE.to_string(), "1".to_owned(), format!("{other} 360")];
     world.run(Verb::RefreshBudgets, &args);
     world.server.now += 600_000;
+    // It was sent before, and has a head start of 5 s.
     let again = world.acquire_with("-1 2000 10 0 5000000", early, LEASE);
     assert!(matches!(&again[1], Reply::List(queued) if queued[0] == Reply::Int(-2)));
     assert_eq!(world.reserved(), "0");
 }
 
-/// Another program has overwritten a key that the script names late.
+/// Another program has overwritten a key that the script names late. Two claims have 50 units each, and a third waits.
 #[test]
 fn a_release_that_fails_midway_frees_its_units_once() {
     let mut world = World::with_minute();

@@ -1,10 +1,11 @@
-//! A fair queue: start tags of waiters, and finish tags of flows. `max_looked` is how many waiters a call looks at when
-//! it moves waiters up.
+//! A fair queue: start tags of waiters, and finish tags of flows. A waiter moves up when others of its flow, before it,
+//! leave without a grant. `max_looked` is how many waiters a call looks at to move them up.
 
 use super::{Checked, View};
 use crate::{call::Item, server::violated, unit::Unit};
 
-/// How far a tag may be from the expected one, because other waiters have the tags in between.
+/// How far a tag may be from the expected one, because other waiters have the tags in between. More than the waiters of
+/// any scenario.
 const TAKEN: i64 = 8;
 
 /// **F5** A claim that joins a fair queue starts when its flow finishes, or at the virtual time, whichever is later. It
@@ -50,6 +51,7 @@ fn starts(view: &View<'_>, item: &Item) -> (i64, i64) {
     let was_fair = view.before.is_fair() && head.is_some();
     let time = match was_fair {
         true => view.before.last_arrival.max(head),
+        // With -1 the first free tag is 0, the present time.
         false => others.clone().map(|(_, score)| score).max().or(Some(-1)),
     };
     // A queue that becomes fair goes on from its last arrival.
@@ -94,6 +96,7 @@ fn departed(view: &View<'_>, flow: u8) -> Vec<Unit> {
 fn moved(view: &View<'_>, flow: u8) -> (Vec<(Unit, i64)>, Option<i64>) {
     let gone = departed(view, flow);
     let time = view.before.last_arrival.unwrap_or(i64::MIN);
+    // `slot` is the tag to which the next waiter moves, once a waiter has left.
     let (mut moved, mut slot) = (Vec::new(), None);
     let own = view.before.queue.items.iter();
     for (id, score) in own.filter(|(id, _)| id.flow == flow) {

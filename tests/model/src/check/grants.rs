@@ -52,6 +52,7 @@ fn arrival(view: &View<'_>, id: Unit) -> Option<i64> {
             None => None,
         }
     };
+    // The number of waiters that a call looks at, here 0, matters only for the latest tag.
     let moved = fair::tag(view, id, 0).map(|(least, _)| least);
     moved.or_else(rejoined)
 }

@@ -181,6 +181,7 @@ pub fn clock(
     };
     let expected = Entry {
         value: Value::Text(highest.to_string()),
+        // `LEASES` in common.lua.
         expires_at: Some(NOW_MS + 8 * LEASE),
     };
     if stored != Some(&expected) {

@@ -14,7 +14,7 @@ use crate::{
 /// that its head start or its reported arrival gives it. Each poll is a heartbeat.
 pub(super) fn has_its_order(view: &View<'_>, max_looked: usize) -> Checked {
     for (id, score) in &view.after.queue.items {
-        // `None` means any score behind all other waiters.
+        // `None` means any score behind all other waiters, and `i64::MIN` that no score is right.
         let expected = match (view.before.queue.get(*id), view.item(*id)) {
             (Some(_), _) => {
                 let tags = fair::tag(view, *id, max_looked);

@@ -48,7 +48,7 @@ fn pause_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
     (Verb::Pause, semaphore::keys(0).into(), args.into())
 }
 
-/// A random call of a script on one or two semaphores, with its keys and arguments.
+/// A random call of a script on one or two semaphores: the script, its keys and its arguments.
 fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
     if rng.once_in(6) {
         return limits_call(rng);
@@ -80,7 +80,8 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
         (Verb::Usage, [held, queue, alive, _]) => vec![held, queue, alive],
         (_, keys) => keys.into(),
     });
-    let shares: Vec<Vec<u8>> = match verb {
+    // The semaphores of each claim, or for each semaphore its number, once per unit.
+    let groups: Vec<Vec<u8>> = match verb {
         // One claim for all levels, and one for a single level.
         Verb::Acquire => vec![
             (0..semaphores).collect(),
@@ -95,13 +96,13 @@ fn script_call(rng: &mut Rng, now: i64) -> (Verb, Vec<String>, Vec<String>) {
     if verb == Verb::Acquire {
         args.extend([rng.one_of(&["300", "100"]), "0"].map(str::to_owned));
     }
-    for share in shares {
-        args.push(share.len().to_string());
+    for group in groups {
+        args.push(group.len().to_string());
         if verb == Verb::Acquire {
             args.push("1".to_owned());
-            args.extend(share.iter().map(|_| terms(rng)));
+            args.extend(group.iter().map(|_| terms(rng)));
         }
-        for at in share {
+        for at in group {
             args.extend((verb == Verb::Acquire).then(|| (at + 1).to_string()));
             args.push(unit(rng, verb));
         }
@@ -116,7 +117,7 @@ fn terms(rng: &mut Rng) -> String {
     limit.to_owned() + rng.one_of(&waits)
 }
 
-/// An id of a permit, or of one of its units.
+/// An id of a permit, or of one of its units. `rest` is the end of the id: SHARE.FLOW.LABEL.
 fn unit(rng: &mut Rng, verb: Verb) -> String {
     let (client, limit) = (rng.below(4), 1 + rng.below(3));
     let weight = 1 + rng.below(limit.min(2));

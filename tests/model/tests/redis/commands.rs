@@ -17,6 +17,7 @@ fn command(rng: &mut Rng) -> Vec<String> {
     let low = rng.one_of(&["-inf", "0", "-5", "(0"]);
     let at = rng.one_of(&["0", "1", "-1", "-2"]);
     let ttl = rng.one_of(&["100000000", "200000000", "0", "-1"]);
+    // Some occur twice, so that they are picked more often.
     let forms: [&[&str]; 35] = [
         &["ZADD", key, score, member],
         &["ZADD", key, score, member, "3", more],
@@ -60,8 +61,8 @@ fn command(rng: &mut Rng) -> Vec<String> {
         .collect()
 }
 
-/// Compares two replies. A time to live may be a little shorter in the real server. `is_hash` is true if the reply has
-/// the fields of a hash.
+/// Compares two replies. A time to live, which is a large number, may be up to ten minutes shorter in the real server.
+/// `is_hash` is true if the reply has the fields of a hash.
 fn is_same(
     real: &Result<Expected, String>,
     model: &Result<Expected, String>,

@@ -28,11 +28,13 @@ async fn a_late_heartbeat_keeps_its_position_before_an_earlier_claim_of_the_same
     let mut raw = Raw::connect(server.port()).await;
     let [held, waits] = [
         claim("a.1.0.0.1.1.1aao.0...", "1"),
+        // Counts as alive for 1 ms.
         claim("b.1.0.0.1.1.1aao.0...", "1 1 9 0 0"),
     ];
     acquire(&mut raw, &[held]).await;
     acquire(&mut raw, &[waits]).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
+    // Frees the unit. A release would also look at the queue.
     raw.cmd(&["ZREM", KEYS[0], "a.1.0.0.1.1.1aao.0..."]).await;
     acquire(&mut raw, &[claim("c.1.0.0.1.1.1aao.0...", "1"), waits]).await;
     let held = raw.zmembers(KEYS[0]).await;

@@ -192,7 +192,7 @@ impl World<'_> {
             Ok(run) => {
                 self.note(|| format!("server {server} runs p{at} {:?}: {:?}", call.id, run.answer));
                 self.judge.ran(server, call.id, &run);
-                // These errors show that the command has not run at all. After an error in a key it may have run partly,
+                // After these errors the command has not run at all. After an error in a key it may have run in part,
                 // and releases at other keys must have had their effect.
                 if let Answer::Error(Refused::NoScript | Refused::Loading) = run.answer {
                     self.judge.refused(at, call.id, what.1);
