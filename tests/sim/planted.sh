@@ -8,7 +8,7 @@ rm -rf "$copy/repo"
 mkdir -p "$copy/repo"
 git ls-files -z | tar -c --null -T - | tar -x -C "$copy/repo"
 
-# Passes if the simulation fails. With a bug it prints after how many schedules it is found.
+# Plants the bug of this name, and prints after how many schedules the simulation finds it. Fails if it does not.
 found() {
     local log seed rule test=the_shipped_core_passes
     [[ $1 == 'on a cluster:'* ]] && test+=_on_a_cluster
@@ -30,6 +30,7 @@ found() {
     seed=$(grep -om1 '^seed [0-9]*' <<<"$log" | cut -d' ' -f2)
     rule=$(grep -om1 '^of [^:]*' <<<"$log" | cut -d' ' -f2-)
     [ -n "$seed" ] || rule=$(grep -om1 'panicked\|^error.*' <<<"$log")
+    # Seeds count from 0.
     printf '%s: %s schedules, %s\n' "$1" "${seed:+$((seed + 1))}" "$rule"
     [ -n "$seed" ]
 }

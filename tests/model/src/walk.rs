@@ -63,6 +63,7 @@ pub fn walk(scenario: &Scenario, scripts: &Scripts) -> Report {
     let first = State::new(scenario.clients.len());
     let mut walk = Walk {
         seen: HashSet::from([hash(&first)]),
+        // The first state has no predecessor, so this is never read.
         ways: vec![(0, Step::Pass(0))],
         rested: Rested::new(),
         next: vec![(0, first)],

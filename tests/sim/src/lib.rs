@@ -40,7 +40,7 @@
 //! | too early, a loss, a return | a loss is reported when the permit ends or the server has refused it, not before, and only if the server refused or was silent; a lost permit comes back if the limit has room |
 //! | a pause | each server's log, and the calls to it: nothing is granted and no waiter moves until the pause ends, and the first waiter polls then; answers and refusals name the rest of the pause, and callers are refused only if their waits end earlier |
 //! | a revocation | the holder is notified by the message, or by the server at the next call; nothing of the id comes back |
-//! | limits | claims are acquired under the limits that their process received last; claims that wait under others are acquired again at once; each process asks in time, and names the version that it knows |
+//! | limits | claims are acquired under the limits that their process received last; claims that wait under other limits are acquired again at once; each process asks in time, and names the version that it knows |
 //! | the calls, work, size, flow, one call, an end, ids, busy | no call for a claim that is over, none without work, none too large, a lease in one call at a time, at most 16 in flight; and no process that always has something due |
 //! | the levels, a dead waiter | a waiting claim of several leases (each has the neighbouring levels that one script may name) holds nothing wider than the level at which it waits, and nothing for longer than a waiter counts as alive |
 //! | slots | a command names semaphores of one slot; a process that knows of a move sends commands to the new server |
@@ -49,7 +49,7 @@
 //! | a panic | no core panics |
 //! | weights | once a process has all answers, servers hold exactly the units that its callers have |
 //! | a shutdown | all claims are refused, and all permits reported as lost, at once |
-//! | memory | in the end, a core remembers nothing that is over; while a server does not report its time, its queues name few finished leases |
+//! | memory | in the end, a core remembers nothing that is over; while a server does not report its time, the core's queues name few finished leases |
 //! | budgets | each server's log, by separate arithmetic: the spent, reserved and settled units after each script, their sum at each grant, and the bound on used units over any time; each permit's use counts once; the first waiter is notified once it fits, and is granted soon; in the end nothing is reserved, and all units have come back |
 //! | a question | an operator's question ends by its deadline, is answered while its servers are well, is not given up before its deadline, and runs once if a second run would answer otherwise; `usage` lists all units that are held |
 //!
@@ -82,11 +82,11 @@
 //! The simulation has ten [workloads](schedule::Workload):
 //!
 //! - `server`: the levels of a claim are on one server.
-//! - `cluster`: they are on several, whose clocks differ by up to 30 s and drift. Slots move. Those of the store's own
-//!   keys may move too, or be stuck in a move.
-//! - `outage`: they are on one, which stalls. In that time, claims are admitted up to a share.
-//! - `cluster-outage`: they are on several. Some of these stall, stop or refuse connections, and each process has a
-//!   policy for claims in that time.
+//! - `cluster`: the levels are on several servers, whose clocks differ by up to 30 s and drift. Slots move. Slots of
+//!   the store's own keys may move too, or be stuck in a move.
+//! - `outage`: the levels are on one server, which stalls. In that time, claims are admitted up to a share.
+//! - `cluster-outage`: the levels are on several servers. Some of these stall, stop or refuse connections, and each
+//!   process has a policy for claims in that time.
 //! - `fair`: on one server or a cluster, claims have flows, weights and shares, and a crowd of them waits for one key.
 //! - `limits`: on one server or a cluster, operators set limits of semaphores and of their policy. Claims of a lock are
 //!   not affected.

@@ -298,6 +298,7 @@ impl Server {
             script,
             budgets: self.with_budgets_after(budgets),
             reply: Ok(reply),
+            // By `Held` the judge knows that the script had no reason to look at the queue.
             answer: match was_there {
                 true => Answer::Released,
                 false => Answer::Held(vec![false]),
@@ -343,6 +344,7 @@ impl Server {
             return Err(format!("a strange reply {reply:?} to a pause"));
         }
         let run = Run {
+            // Any process, because the release is of nothing.
             process: 0,
             clock: self.data.now,
             command,

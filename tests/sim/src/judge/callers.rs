@@ -34,8 +34,9 @@ const SPARE_LEASES: usize = 100;
 /// The context in which a caller receives an event.
 pub(super) struct EventContext<'a> {
     pub(super) process: &'a Process,
-    /// The time of the world, and that of the process.
-    pub(super) times: (Duration, Time),
+    /// The world's time, and the process's.
+    pub(super) now: Duration,
+    pub(super) local: Time,
     pub(super) flights: &'a Flights,
     /// The tokens that the servers have given to its claim.
     pub(super) tokens: BTreeSet<u64>,
@@ -411,7 +412,7 @@ impl Callers {
                 check(rest.iter().all(|token| *token == 0), "the truth", || {
                     says("admitted at one level, and granted at another")
                 })?;
-                let mut left = self.left_of_pauses(who.0, record, context.times.1);
+                let mut left = self.left_of_pauses(who.0, record, context.local);
                 check(left.next().is_none(), "a pause", || {
                     says("but its process has paused a level")
                 })?;
@@ -433,7 +434,7 @@ impl Callers {
                 check(given, "the truth", || {
                     says("but that token was never given")
                 })?;
-                check(until > Some(context.times.1), "S2", || {
+                check(until > Some(context.local), "S2", || {
                     says("but its time is over")
                 })?;
                 let is_stale = record.is_stale(event) && !context.repeats;
@@ -456,7 +457,7 @@ impl Callers {
                 let ago = self.settings.lease + RECOVERY;
                 let since = match record.state {
                     State::Waits => record.asked,
-                    _ => context.times.1.saturating_sub(ago),
+                    _ => context.local.saturating_sub(ago),
                 };
                 // A call that was sent in time may be answered too late.
                 let is_late = record.state != State::Waits && is_under_way(who, record, context);
@@ -483,7 +484,7 @@ impl Callers {
                     .earliest(|lease| lease.counts_until)
                     .unwrap_or_default();
                 // A core ends a permit a little before the server does.
-                let is_over = context.times.1 + self.settings.lease / 10 >= until;
+                let is_over = context.local + self.settings.lease / 10 >= until;
                 let mut leases = record.leases.iter();
                 let is_refused = leases.any(|lease| lease.answers.into_iter().any(is_refusal));
                 let is_strict = record.claim.levels().any(|level| level.is_strict);
@@ -494,7 +495,7 @@ impl Callers {
                 check(is_over || is_known, "too early", || {
                     says("although its server has not refused it yet")
                 })?;
-                let since = context.times.1.saturating_sub(self.settings.lease);
+                let since = context.local.saturating_sub(self.settings.lease);
                 let has_cause = is_refused
                     || is_not_found
                     || self.was_poisoned(record, self.settings.lease * 2, context)
@@ -536,11 +537,11 @@ impl Callers {
         // If no answer grants the lease now, a message did.
         for lease in &mut record.leases {
             let waited = matches!(lease.answers[0], Some(Acquired::Queued { .. }));
-            if record.state == State::Holds && (waited || lease.until <= Some(context.times.1)) {
+            if record.state == State::Holds && (waited || lease.until <= Some(context.local)) {
                 lease.until = lease.alive;
             }
         }
-        record.is_dazed = is_dazed(context.process, context.times.0);
+        record.is_dazed = is_dazed(context.process, context.now);
     }
 
     /// True if the reason of a refusal is correct.
@@ -551,7 +552,7 @@ impl Callers {
         why: Refusal,
         context: &EventContext<'_>,
     ) -> bool {
-        let now = context.times.1;
+        let now = context.local;
         let mut answered = record.leases.iter().flat_map(|lease| {
             let answers = lease.answers.iter().flatten();
             answers.map(|answer| (&lease.levels, answer))
@@ -608,8 +609,8 @@ impl Callers {
             Refusal::Failed => {
                 let mut keys = record.claim.levels().map(|level| level.key);
                 // Its process may not know where the keys are.
-                let may_misdirect = self.settings.slots.is_unknown(context.times.0)
-                    || is_dazed(context.process, context.times.0);
+                let may_misdirect = self.settings.slots.is_unknown(context.now)
+                    || is_dazed(context.process, context.now);
                 let is_denied = |server| self.denied.contains_key(&(who.0, server));
                 let mut servers = 0..self.settings.servers;
                 self.was_poisoned(record, self.settings.timeout, context)
@@ -637,7 +638,7 @@ impl Callers {
                 // congestion. A process that was suspended may not know that its keys have moved to such a server.
                 let is_congested = self.untimed(who.0, record, context.calls).count()
                     < record.leases.len()
-                    || self.settings.slots.is_unknown(context.times.0)
+                    || self.settings.slots.is_unknown(context.now)
                     || record.was_dazed;
                 is_cut_off && (why == Refusal::Unavailable || is_congested)
             }
@@ -682,7 +683,7 @@ impl Callers {
         let mut ends = record
             .levels()
             .filter_map(|level| self.settings.slots.poisoned(level.key));
-        ends.any(|end| context.times.0 <= end + ago)
+        ends.any(|end| context.now <= end + ago)
     }
 
     /// True if a claim is a growth, and its permit is over or revoked.
@@ -703,17 +704,17 @@ impl Callers {
     ) -> bool {
         let mut keys = record.claim.levels().map(|level| level.key);
         let is_silent = |server| self.is_silent(at, server, since, context);
-        let is_dazed = record.was_dazed || is_dazed(context.process, context.times.0);
-        let is_moving = self.settings.slots.is_unknown(context.times.0);
+        let is_dazed = record.was_dazed || is_dazed(context.process, context.now);
+        let is_moving = self.settings.slots.is_unknown(context.now);
         is_dazed || is_moving || keys.any(|key| is_silent(self.settings.server_of(key)))
     }
 
     /// True if each server of a claim that its process cannot reach has refused it a connection, and no call has failed
     /// since.
     fn is_denied(&self, at: usize, record: &Record, context: &EventContext<'_>) -> bool {
-        let may_misdirect = self.settings.slots.is_unknown(context.times.0)
+        let may_misdirect = self.settings.slots.is_unknown(context.now)
             || record.was_dazed
-            || is_dazed(context.process, context.times.0);
+            || is_dazed(context.process, context.now);
         let servers = record.claim.levels();
         let servers = servers.map(|level| self.settings.server_of(level.key));
         let mut silent =
@@ -821,7 +822,7 @@ fn is_loading(answer: &Answer) -> bool {
 /// True if a call to a server has passed its deadline without an answer.
 fn is_unanswered(at: usize, server: usize, context: &EventContext<'_>) -> bool {
     let mut own = context.flights.range((at, CallId(0))..(at + 1, CallId(0)));
-    own.any(|(_, flight)| flight.call.server == server && flight.call.deadline <= context.times.1)
+    own.any(|(_, flight)| flight.call.server == server && flight.call.deadline <= context.local)
 }
 
 /// True if a call in flight names a permit.

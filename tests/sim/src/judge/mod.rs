@@ -424,7 +424,8 @@ impl Judge {
         let permits = self.callers.with_growths(who);
         let context = callers::EventContext {
             process,
-            times,
+            now: times.0,
+            local: times.1,
             flights: &self.flights,
             tokens: permits.flat_map(|who| self.storage.tokens(who)).collect(),
             repeats: self.storage.repeats(),

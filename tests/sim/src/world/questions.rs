@@ -110,6 +110,7 @@ impl World<'_> {
             pause: time.map(|time| (time, "")),
         };
         let paused = |length| wire::pause(key, &process.settings.process, length);
+        // The query borrows these.
         let (first, id);
         let (script, query, repeat) = match action {
             OperatorAction::Usage => {

@@ -771,7 +771,8 @@ impl Budgets {
 }
 
 impl Bound {
-    /// Adds units that are used at a time in ms. Returns true if they are within the bound, and `late` ms of its rate.
+    /// Adds units that are used at a time in ms. Returns true if they are within the bound plus what returns in `late`
+    /// ms.
     fn add(&mut self, (units, at): (i128, i64), (limit, window): (i64, i128), late: i64) -> bool {
         let passed = i128::from((at - self.at).max(0)) * i128::from(limit);
         self.parts = (self.parts - passed).max(0) + units * window;
