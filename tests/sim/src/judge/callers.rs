@@ -127,11 +127,12 @@ impl Callers {
         &self,
         at: usize,
         record: &Record,
-        now: Time,
+        local: Time,
     ) -> impl Iterator<Item = Duration> {
         let ends = record.claim.levels();
         let ends = ends.filter_map(move |level| self.paused.get(&(at, level.key)).copied());
-        ends.filter(move |end| *end > now).map(move |end| end - now)
+        ends.filter(move |end| *end > local)
+            .map(move |end| end - local)
     }
 
     pub(super) fn is_closed(&self, at: usize) -> bool {
@@ -552,7 +553,7 @@ impl Callers {
         why: Refusal,
         context: &EventContext<'_>,
     ) -> bool {
-        let now = context.local;
+        let local = context.local;
         let mut answered = record.leases.iter().flat_map(|lease| {
             let answers = lease.answers.iter().flatten();
             answers.map(|answer| (&lease.levels, answer))
@@ -571,7 +572,7 @@ impl Callers {
             Refusal::TimedOut => answered.any(|(levels, answer)| match answer {
                 Acquired::Full { level } | Acquired::Queued { level, .. } => {
                     let wait = levels[*level].wait;
-                    wait.is_some_and(|wait| now >= record.asked + wait.time)
+                    wait.is_some_and(|wait| local >= record.asked + wait.time)
                 }
                 _ => false,
             }),
@@ -594,7 +595,7 @@ impl Callers {
                         _ => false,
                     })
                 });
-                let mut own = self.left_of_pauses(who.0, record, now);
+                let mut own = self.left_of_pauses(who.0, record, local);
                 let is_own = own.any(|own| own == left);
                 is_answered
                     || is_own
@@ -626,7 +627,7 @@ impl Callers {
             Refusal::Unavailable | Refusal::Congested => {
                 // Answers that are slow, but each in time, may together take the whole budget.
                 let budget = record.claim.longest_wait() + self.settings.timeout * 2;
-                let is_spent = now >= record.asked + budget && is_under_way(who, record, context);
+                let is_spent = local >= record.asked + budget && is_under_way(who, record, context);
                 // While a server is unwell, a claim may find no room in its share.
                 let ago = match context.process.settings.policy.shares() {
                     true => RECOVERY,
