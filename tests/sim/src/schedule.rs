@@ -1092,7 +1092,7 @@ impl Schedule {
         }
     }
 
-    /// True if no lease ends by itself before [`settled`](Self::settled).
+    /// True if no lease ends by itself before [`cleared`](Self::cleared).
     pub fn has_long_leases(&self) -> bool {
         self.lease > Duration::from_secs(10)
     }
@@ -1111,13 +1111,13 @@ impl Schedule {
     }
 
     /// When nothing of the claims may be left, because nothing has been broken for a while.
-    pub fn settled(&self) -> Duration {
+    pub fn cleared(&self) -> Duration {
         self.quiet() + TIMEOUT * 6
     }
 
     /// When the simulation ends. By that time, data has also expired that nothing else removes.
     pub fn end(&self) -> Duration {
-        self.settled() + Duration::from_secs(2).max(self.lease * 2)
+        self.cleared() + Duration::from_secs(2).max(self.lease * 2)
     }
 
     fn add_claims(&mut self, random: &mut Random, active: Duration) {

@@ -122,7 +122,7 @@ impl Callers {
         }
     }
 
-    /// The longest that the pauses may still last that a process has set for the levels of a claim.
+    /// For each pause that a process has requested for a level of a claim: how long it may still last.
     fn left_of_pauses(
         &self,
         at: usize,
@@ -740,7 +740,7 @@ impl Callers {
     /// A server has run a script. Notes the leases that it refused, which it no longer holds.
     pub(super) fn ran(&mut self, run: &Run) {
         for (key, wanted, outcome) in effect::acquired(run) {
-            let is_given_up = matches!(
+            let is_refused = matches!(
                 outcome,
                 LevelOutcome::Full
                     | LevelOutcome::QueueFull
@@ -748,7 +748,7 @@ impl Callers {
                     | LevelOutcome::Nothing
             );
             if let Some(lease) = self.lease((run.process, wanted.id.permit()), key) {
-                lease.is_given_up = is_given_up;
+                lease.is_refused = is_refused;
             }
         }
     }
@@ -767,7 +767,7 @@ impl Callers {
         });
         let is_lost = |lease: &&Lease| {
             let mut levels = lease.levels.iter();
-            lease.is_given_up && levels.any(|level| is_disturbed(level.key))
+            lease.is_refused && levels.any(|level| is_disturbed(level.key))
         };
         let leases = holders.flat_map(|record| &record.leases);
         let leases = leases.filter(|lease| !is_lost(lease));

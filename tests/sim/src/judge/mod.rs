@@ -232,7 +232,7 @@ impl Judge {
         let mut verdict = Ok(());
         for (at, record, units) in self.callers.holders() {
             let mut flights = self.flights.range((at, CallId(0))..(at + 1, CallId(0)));
-            let is_quiet = flights.next().is_none() && self.callers.weights.is_settled(at);
+            let is_quiet = flights.next().is_none() && self.callers.weights.has_reported_all(at);
             if !is_quiet
                 || record.was_dazed
                 || record.is_degraded
@@ -685,13 +685,13 @@ impl Judge {
         self.storage.restarted(server, data);
     }
 
-    /// Every claim has been over for a while, and nothing fails any more.
-    pub fn settled(&mut self, servers: &[Server], now: Duration) {
+    /// Checks that nothing is left: every claim has been over for a while, and nothing fails any more.
+    pub fn check_cleared(&mut self, servers: &[Server], now: Duration) {
         if let Some(budgets) = &mut self.budgets {
-            let verdict = budgets.settled(servers, now);
+            let verdict = budgets.check_cleared(servers, now);
             return self.note(verdict);
         }
-        let verdict = self.storage.settled(servers, now);
+        let verdict = self.storage.check_cleared(servers, now);
         self.note(verdict);
     }
 

@@ -23,6 +23,7 @@ pub(super) enum State {
     Holds,
     /// The permit is lost, and its caller goes on. It may come back.
     Lost,
+    /// The claim was refused, revoked or given up.
     Over,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Lease {
     /// True if its last acquire met a key of another type, which another program wrote, and did not run.
     pub(super) meets_foreign_key: bool,
     /// True if its server refused it last, even if its process does not know that.
-    pub(super) is_given_up: bool,
+    pub(super) is_refused: bool,
     /// By the last answer in time: the end of the pause of the level at which it waits, and when that answer came.
     pub(super) paused: Option<(Time, Time)>,
 }
@@ -152,7 +153,7 @@ impl Lease {
             counts_until: None,
             alive: None,
             answers: [None; 2],
-            is_given_up: false,
+            is_refused: false,
             is_not_found: false,
             meets_foreign_key: false,
             paused: None,
@@ -334,6 +335,7 @@ impl Record {
         let settings = &moment.process.settings;
         let could = self.is_remembered && !self.is_poisoned(moment);
         self.hears_since = moment.since(self.hears_since, could, &[server]);
+        // The next refresh comes within a third of the lease, or a try later.
         let patience = settings.lease / 3 + settings.timeout * 4;
         let is_late = self
             .hears_since
@@ -384,6 +386,7 @@ impl Record {
         let key = next.map(|(_, key)| key);
         let servers: Vec<_> = key.iter().map(|key| settings.server_of(*key)).collect();
         self.opened_since = moment.since(self.opened_since, next.is_some(), &servers);
+        // A process that knows of the pause polls at its end, and another one with the next heartbeat.
         let patience = match next {
             Some((Some(_), _)) => settings.timeout + LATE,
             _ => settings.heartbeat() + settings.timeout * 2 + LATE,

@@ -63,7 +63,7 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Storage {
     settings: Settings,
-    /// True if no lease ends by itself before `settled` is called.
+    /// True if no lease ends by itself before `check_cleared` is called.
     has_long_leases: bool,
     /// In ms.
     lease: i64,
@@ -396,7 +396,7 @@ impl Storage {
     }
 
     /// Checks that nothing is left of claims that are over, although no lease has ended by itself yet.
-    pub(super) fn settled(&self, servers: &[Server], now: Duration) -> Verdict {
+    pub(super) fn check_cleared(&self, servers: &[Server], now: Duration) -> Verdict {
         if !self.has_long_leases {
             return Ok(());
         }

@@ -47,7 +47,7 @@ impl Weights {
     }
 
     /// True if the release of each part of a process was reported.
-    pub(super) fn is_settled(&self, at: usize) -> bool {
+    pub(super) fn has_reported_all(&self, at: usize) -> bool {
         !self.parts.iter().any(|(process, _)| *process == at)
     }
 }

@@ -85,7 +85,7 @@ enum Happening {
     /// All callers give up their claims.
     Quiet,
     /// The judge checks that nothing is left of the claims.
-    Settled,
+    Cleared,
 }
 
 #[derive(Debug)]
@@ -182,7 +182,7 @@ impl<'a> World<'a> {
         self.schedule_at(schedule.quiet(), Happening::Quiet);
         // The simulation ends 2 s later, or after two leases.
         for at in [0, 500, 1_000, 1_900].map(Duration::from_millis) {
-            self.schedule_at(schedule.settled() + at, Happening::Settled);
+            self.schedule_at(schedule.cleared() + at, Happening::Cleared);
         }
     }
 
@@ -306,7 +306,7 @@ impl<'a> World<'a> {
             }
             Happening::Weigh => self.judge.weigh(&self.processes, &self.servers, self.now),
             Happening::Quiet => self.quiet(),
-            Happening::Settled => self.judge.settled(&self.servers, self.now),
+            Happening::Cleared => self.judge.check_cleared(&self.servers, self.now),
         }
     }
 

@@ -367,8 +367,7 @@ impl Budgets {
                         }
                         continue;
                     }
-                    // It has given up what it had.
-                    // The holder of a permit that comes back may have used all of it.
+                    // It has given up what it had. The holder of a permit that comes back may have used all of it.
                     let used = if level.is_back() {
                         terms(level.id).1
                     } else {
@@ -423,7 +422,8 @@ impl Budgets {
                     return fails("a refusal", &format!("{} fits in {due:?}", level.id), run);
                 }
             }
-            (WAITS, [_, recheck, _, pause, earliest]) => {
+            // The arrival and the last token do not matter here.
+            (WAITS, [_arrival, recheck, _last_token, pause, earliest]) => {
                 // Claims that were decided before or after it may have changed the queue.
                 let is_only = matches!(acts, [_]);
                 let is_head = after.queue.first().is_some_and(|(id, _)| id == level.id) && is_only;
@@ -512,10 +512,13 @@ impl Budgets {
                 // It may wait for another level now.
                 Act::Claim(claim, Decision::Other(WAITS, at, rest)) => {
                     let is_own = claim.iter().any(|level| level.id == id && level.key == key);
-                    is_own && (claim[*at].key != key || rest[1] >= 0)
+                    // The answer's time until the next poll, or -1.
+                    let recheck = rest[1];
+                    is_own && (claim[*at].key != key || recheck >= 0)
                 }
                 _ => false,
             });
+            // PROCESS, which the channel names, and PERMIT, LEASE and GENERATION, which begin the message.
             let parts: Vec<_> = id.split('.').take(4).collect();
             let is_told = run.published.iter().any(|(channel, text)| {
                 let is_own = channel.ends_with(&format!("wake:{}", parts[0]));
@@ -646,7 +649,7 @@ impl Budgets {
     // The end.
 
     /// Every claim has been over for a while: nothing of any process is left that has not been killed.
-    pub(super) fn settled(&self, servers: &[Server], now: Duration) -> Verdict {
+    pub(super) fn check_cleared(&self, servers: &[Server], now: Duration) -> Verdict {
         for (number, key) in self.seen.keys() {
             // Old data brings units back that were released. On a server with another clock they last longer.
             let is_excused = self.aged.contains(number)
@@ -733,8 +736,7 @@ impl Budgets {
             Phase::Granted if is_rate => used >= weight || is_lost || is_freed,
             Phase::Granted => {
                 let expected = holder.used[number].map_or(weight, i64::from);
-                // A lost permit counts as it was settled then.
-                // Under each id before the last, all of it counts.
+                // A lost permit counts as it was settled at its loss. Under each id before the last, all of it counts.
                 let is_vague = holder.was_lost && holder.used[number].is_some() || ids > 1;
                 used == expected || is_lost || is_freed || is_vague
             }
