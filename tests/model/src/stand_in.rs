@@ -92,8 +92,8 @@ const SYNTAX: &str = "ERR syntax error";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 impl StandIn {
-    /// An empty server whose clock shows `now`. It gives away all slots, so a script fails if it names a key that it has
-    /// emptied.
+    /// An empty server whose clock shows `now`. It gives away all slots, so a script fails if it names a key that it
+    /// has emptied.
     pub fn at(now: i64) -> Self {
         Self {
             now,

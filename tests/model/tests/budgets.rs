@@ -445,9 +445,11 @@ fn two_claims_in_one_call_do_not_share_the_same_units() {
     let mut world = World::new(1);
     let numbers = [LEASE, world.now() + 500, 1_000, LEASE, 1, 2];
     let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
+    // Each claim needs three units of a limit of five.
     let ids = ["p.1.0.0.5.3.7ps.0...", "p.2.0.0.5.3.7ps.0..."];
     args.extend(["1", "1", ids[0], "1", ids[1]].map(str::to_owned));
     let answer = world.run(Verb::AcquireBudgets, &args);
+    // The first is granted, and three units are held. The second finds level 1 full with these.
     assert_eq!(answer[1..3], [1, 3].map(Reply::Int));
     assert!(
         matches!(&answer[3], Reply::List(refusal) if refusal[..3] == [0, 1, 3].map(Reply::Int))

@@ -16,7 +16,8 @@ async fn acquire(raw: &mut Raw, claims: &[[&str; 4]]) {
     eval(raw, Verb::Acquire, &KEYS, &args).await;
 }
 
-/// The arguments of one claim with these terms: a limit, or -1 if the claim was sent before, and how it waits.
+/// The arguments of one claim of the first semaphore. The terms are a limit, or -1 if the claim was sent before, and
+/// how it waits.
 const fn claim<'a>(id: &'a str, terms: &'a str) -> [&'a str; 4] {
     ["1", terms, "1", id]
 }

@@ -67,13 +67,16 @@ impl World<'_> {
 
     /// While Sentinels disagree, every second connection leads to the server that was replaced, until the process
     /// notices.
-    fn mislead(&mut self, process: usize, number: usize, server: usize) {
+    fn mislead(&mut self, process: usize, link_number: usize, server: usize) {
         if self.now < self.servers[server].disputed_until && self.random.one_in(2) {
-            let link = &mut self.processes[process].links[number];
+            let link = &mut self.processes[process].links[link_number];
             link.is_misled = true;
             let generation = link.generation;
             let noticed_after = self.random.up_to_ms(500);
-            self.schedule_after(noticed_after, Happening::Cut(process, number, generation));
+            self.schedule_after(
+                noticed_after,
+                Happening::Cut(process, link_number, generation),
+            );
         }
     }
 
@@ -159,12 +162,12 @@ impl World<'_> {
             // If the replica lags, `WAIT` takes its whole time, half of `TIMEOUT`.
             delay += Duration::from_millis(if replicas > 0 { 0 } else { 125 });
         }
-        let number = self.processes[at].settings.link(call.runtime, call.server);
-        let link = &mut self.processes[at].links[number];
+        let link_number = self.processes[at].settings.link(call.runtime, call.server);
+        let link = &mut self.processes[at].links[link_number];
         let answers = answers.filter(|_| self.now >= link.deaf_until);
         if let Some(answers) = answers.filter(|_| link.generation == generation) {
             let arrival = link.arrival(Way::Back, self.now, delay);
-            let reply = Happening::Reply(at, number, generation, call.id, answers);
+            let reply = Happening::Reply(at, link_number, generation, call.id, answers);
             self.schedule_at(arrival, reply);
         }
     }
@@ -247,12 +250,12 @@ impl World<'_> {
     pub(super) fn reply(
         &mut self,
         at: usize,
-        number: usize,
+        link_number: usize,
         generation: u32,
         id: CallId,
         answers: Vec<Said>,
     ) {
-        let link = &mut self.processes[at].links[number];
+        let link = &mut self.processes[at].links[link_number];
         if link.generation != generation {
             return;
         }
@@ -260,7 +263,7 @@ impl World<'_> {
             let arrival = link.arrival(Way::Back, self.now, Duration::ZERO);
             return self.schedule_at(
                 arrival,
-                Happening::Reply(at, number, generation, id, answers),
+                Happening::Reply(at, link_number, generation, id, answers),
             );
         }
         link.in_flight.retain(|other| *other != id);
@@ -277,20 +280,20 @@ impl World<'_> {
     }
 
     /// A connection breaks. The process notices at once, or makes another one before it gives up this one.
-    pub(super) fn cut(&mut self, at: usize, number: usize) {
+    pub(super) fn cut(&mut self, at: usize, link_number: usize) {
         let fate = self.fate();
         let (runtime, server) = (
-            number / self.schedule.servers,
-            number % self.schedule.servers,
+            link_number / self.schedule.servers,
+            link_number % self.schedule.servers,
         );
-        let link = &mut self.processes[at].links[number];
+        let link = &mut self.processes[at].links[link_number];
         if !link.is_up {
             return;
         }
         let calls = link.cut(fate);
         link.since = self.now;
-        if self.is_replaced(at, number, fate) {
-            return self.replace(at, number, calls);
+        if self.is_replaced(at, link_number, fate) {
+            return self.replace(at, link_number, calls);
         }
         let local = self.processes[at].local(self.now);
         self.judge.gone(at, (runtime, server), local);
@@ -300,13 +303,13 @@ impl World<'_> {
         }
         let most = self.random.pick(&[5, 100]);
         let pause = self.random.up_to_ms(most);
-        self.schedule_after(pause, Happening::Connect(at, number));
+        self.schedule_after(pause, Happening::Connect(at, link_number));
     }
 
     /// True if the process replaces this connection while it still counts as up. The random `fate.arrive` decides: one
     /// break in four has 2.
-    fn is_replaced(&self, at: usize, number: usize, fate: Fate) -> bool {
-        let server = &self.servers[number % self.schedule.servers];
+    fn is_replaced(&self, at: usize, link_number: usize, fate: Fate) -> bool {
+        let server = &self.servers[link_number % self.schedule.servers];
         let is_ready = server.is_up && self.now >= server.paused_until.max(server.denies_until);
         let process = &self.processes[at];
         let is_awake = process.runs(self.now) && process.inbox.is_empty();
@@ -314,14 +317,14 @@ impl World<'_> {
     }
 
     /// Another connection replaces a silent one. Calls that were sent over the old one may still run.
-    fn replace(&mut self, at: usize, number: usize, calls: Vec<CallId>) {
+    fn replace(&mut self, at: usize, link_number: usize, calls: Vec<CallId>) {
         let (runtime, server) = (
-            number / self.schedule.servers,
-            number % self.schedule.servers,
+            link_number / self.schedule.servers,
+            link_number % self.schedule.servers,
         );
-        self.processes[at].links[number].connect(self.now);
-        self.mislead(at, number, server);
-        self.note(|| format!("p{at} replaces its connection {number}"));
+        self.processes[at].links[link_number].connect(self.now);
+        self.mislead(at, link_number, server);
+        self.note(|| format!("p{at} replaces its connection {link_number}"));
         let local = self.processes[at].local(self.now);
         for call in calls {
             self.judge
@@ -331,8 +334,8 @@ impl World<'_> {
     }
 
     /// Drops the tasks that carry calls over a link, and in half of the cases their callers too. The calls still run.
-    pub(super) fn abandon(&mut self, at: usize, number: usize) {
-        let link = &mut self.processes[at].links[number];
+    pub(super) fn abandon(&mut self, at: usize, link_number: usize) {
+        let link = &mut self.processes[at].links[link_number];
         let (calls, gives_up) = (std::mem::take(&mut link.in_flight), self.random.one_in(2));
         for call in calls {
             let claims = self.judge.claims(at, call);
