@@ -512,9 +512,8 @@ impl Budgets {
                 // It may wait for another level now.
                 Act::Claim(claim, Decision::Other(WAITS, at, rest)) => {
                     let is_own = claim.iter().any(|level| level.id == id && level.key == key);
-                    // The answer's time until the next poll, or -1.
-                    let recheck = rest[1];
-                    is_own && (claim[*at].key != key || recheck >= 0)
+                    // `rest[1]` is the time until its next poll, or -1.
+                    is_own && (claim[*at].key != key || rest[1] >= 0)
                 }
                 _ => false,
             });
