@@ -10,6 +10,7 @@ use testing::example;
 use tokio::{process::Child, time::timeout};
 
 const BOUND: Duration = Duration::from_secs(60);
+/// Each of the three hosts has 121 pages.
 const PAGES: usize = 3 * 121;
 
 /// Runs a crawler to its end.
@@ -19,7 +20,8 @@ async fn run(settings: &[(&str, &str)]) -> Output {
 }
 
 /// Parses the output: the number of pages that a crawler has read, and the largest number of simultaneous requests that
-/// a host has seen.
+/// a host has seen. It has the lines `363 pages in 9.5 s` and, for each host, `HOST has seen 3 requests at a time, and 2
+/// in a pause`.
 fn report(output: &Output) -> (usize, usize) {
     let text = String::from_utf8_lossy(&output.stdout);
     let pages = text.lines().find_map(|line| number(line, 0, "pages"));
@@ -73,11 +75,11 @@ async fn a_crawler_reads_every_page_with_three_requests_at_a_time_at_each_host()
 }
 
 #[tokio::test]
-async fn a_crawler_with_a_higher_limit_fails() {
+async fn a_crawler_whose_limit_is_above_that_of_the_hosts_fails() {
     let output = run(&[("LIMIT", "5")]).await;
     let (pages, seen) = report(&output);
     assert_eq!(pages, PAGES);
-    assert!(seen > 3, "the hosts have not noticed");
+    assert!(seen > 3, "the hosts have seen no more than they allow");
     assert!(!output.status.success());
 }
 

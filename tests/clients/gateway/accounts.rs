@@ -5,6 +5,9 @@
 use super::client::{AMPLE_BUDGETS, Gateway, REFUSING, SILENT_UPSTREAM};
 use std::time::{Duration, Instant};
 
+/// More than half of an account's quota, which is 1,000,000 tokens per minute.
+const MOST_OF_A_QUOTA: u32 = 600_000;
+
 #[tokio::test]
 async fn a_pause_lasts_at_most_the_cooldown_whatever_the_upstream_asks_for() {
     let extra = [("UPSTREAMS", "fake"), ("COOLDOWN_MS", "100000")];
@@ -15,6 +18,7 @@ async fn a_pause_lasts_at_most_the_cooldown_whatever_the_upstream_asks_for() {
         .await
         .assert_refused_by("upstream")
         .await;
+    // The cooldown of 100 s, less the time that has passed on a busy machine.
     assert!((Duration::from_secs(50)..=Duration::from_secs(100)).contains(&retry_after));
 }
 
@@ -36,6 +40,7 @@ async fn a_waiting_request_goes_to_the_first_account_that_gets_room() {
         ("WAIT_MS", "600000"),
     ];
     let gateway = Gateway::start(&extra).await;
+    // These occupy both accounts.
     let _first = gateway.stream("ann", 1).await;
     let second = gateway.stream("ann", 1).await;
     let account = second.account();
@@ -49,11 +54,11 @@ async fn a_waiting_request_goes_to_the_first_account_that_gets_room() {
 async fn a_request_goes_to_another_account_if_the_tokens_of_the_first_are_reserved() {
     let gateway =
         Gateway::start(&[&REFUSING[..], &AMPLE_BUDGETS[..], &[SILENT_UPSTREAM]].concat()).await;
-    let first = gateway.stream("ann", 600_000).await;
-    let second = gateway.stream("ann", 600_000).await;
+    let first = gateway.stream("ann", MOST_OF_A_QUOTA).await;
+    let second = gateway.stream("ann", MOST_OF_A_QUOTA).await;
     assert_ne!(first.account(), second.account());
     gateway
-        .complete("ann", 600_000)
+        .complete("ann", MOST_OF_A_QUOTA)
         .await
         .assert_refused_by("upstream-tokens")
         .await;
@@ -66,9 +71,9 @@ async fn gateways_that_share_nothing_exceed_the_quota_of_an_account_and_pause_it
     let one = Gateway::start(&[&settings[..], &[("UPSTREAMS", "fake")]].concat()).await;
     let account = format!("far={}/fake/fake/v1/completions", one.url);
     let other = Gateway::start(&[&settings[..], &[("UPSTREAMS", &*account)]].concat()).await;
-    let _first = one.stream("ann", 600_000).await;
+    let _first = one.stream("ann", MOST_OF_A_QUOTA).await;
     other
-        .complete("ann", 600_000)
+        .complete("ann", MOST_OF_A_QUOTA)
         .await
         .assert_refused_by("upstream")
         .await;

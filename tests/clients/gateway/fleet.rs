@@ -149,6 +149,7 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
         ("UPSTREAM_LIMIT", "1000"),
         ("MODEL_TPM", "60000"),
     ];
+    // Only the budgets of keys are ample.
     let settings = [&AMPLE_BUDGETS[..1], &extra].concat();
     let [one, other] = pair(&settings).await;
     let [third, fourth] = pair(&settings).await;
@@ -207,7 +208,7 @@ async fn an_account_that_answers_429_is_paused_for_all_gateways_and_the_other_ac
         .await
         .assert_refused_by("upstream")
         .await;
-    // The second account is back earlier than the first.
+    // The second account is back after 100 s, before the first, less the time that has passed on a busy machine.
     let retry_after = other
         .complete("ann", 1)
         .await

@@ -20,7 +20,7 @@ use tokio::{
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{Claim, ConcurrencyLimitLayer, MemorySemaphore};
 
-const CLIENTS: usize = 50;
+pub(crate) const CLIENTS: usize = 50;
 
 /// The bound of a random delay, so that clients do not act in lockstep.
 const JITTER_MS: usize = 10;
@@ -57,8 +57,9 @@ pub(crate) struct Load {
     pub(crate) heaviest: usize,
     /// The number of processes that share the limit, each with a separate layer.
     pub(crate) processes: usize,
+    /// The time that a request may wait for its permit.
     pub(crate) wait: Duration,
-    /// The number of permits that have ended before the clients arrive.
+    /// The number of permits of each process that have ended before the clients arrive.
     pub(crate) before: usize,
     /// True if clients return after one second whatever `Retry-After` asks for.
     pub(crate) constant: bool,
@@ -89,7 +90,7 @@ pub(crate) struct Outcome {
     /// The clients that were admitted when they first returned.
     pub(crate) at_first_return: AtomicU64,
     /// The longest `Retry-After`, in seconds.
-    pub(crate) longest_told: AtomicU64,
+    pub(crate) longest_retry_after: AtomicU64,
     /// The sum over all clients of the time until they were admitted.
     pub(crate) waited_ms: AtomicU64,
 }
@@ -109,8 +110,8 @@ impl Outcome {
         ] {
             sum.fetch_add(part.load(Relaxed), Relaxed);
         }
-        let longest = other.longest_told.load(Relaxed);
-        self.longest_told.fetch_max(longest, Relaxed);
+        let longest = other.longest_retry_after.load(Relaxed);
+        self.longest_retry_after.fetch_max(longest, Relaxed);
     }
 }
 
@@ -175,7 +176,7 @@ where
         }
         let wait = answer.headers()["retry-after"].to_str().expect("digits");
         let wait = wait.parse().expect("seconds");
-        outcome.longest_told.fetch_max(wait, Relaxed);
+        outcome.longest_retry_after.fetch_max(wait, Relaxed);
         let wait = if load.constant { 1 } else { wait };
         sleep(Duration::from_secs(wait) + jitter(&mut rng)).await;
     }

@@ -83,11 +83,14 @@ const RELEASE: &str = concat!(
 /// Sends the release script for `id`, as a process that does not own it could.
 async fn forge(raw: &mut Raw, id: &str) {
     let keys = ["4", HELD, QUEUE, ALIVE, TOKEN];
-    let forged = [&["EVAL", RELEASE][..], &keys, &["1", "0", "1", id]].concat();
+    // An answer is wanted, the lowest token is 0, and one unit is named.
+    let args = ["1", "0", "1", id];
+    let forged = [&["EVAL", RELEASE][..], &keys, &args].concat();
     let Reply::Array(answer) = raw.cmd(&forged).await else {
         panic!("not a list");
     };
-    assert_eq!(answer[1..], [Reply::Int(0)]);
+    // The server's time comes first.
+    assert_eq!(answer[1..], [Reply::Int(0)], "{id} was held");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,6 +102,7 @@ async fn a_forged_release_touches_nothing() {
     let owner = str::from_utf8(&owner).expect("an id is plain");
     let (process, rest) = owner.split_once('.').expect("PROCESS.REST");
     let stranger = format!("{}.{rest}", "0".repeat(process.len()));
+    // The next permit of the same process, and the second unit of the same permit.
     let sibling = owner.replacen(".1.", ".2.", 1);
     let unit = format!("{owner}:2");
     for id in [stranger.as_str(), &sibling, &unit, process, "", "*"] {
@@ -130,6 +134,7 @@ async fn a_notification_of_a_grant_that_is_over_is_not_accepted() {
     let (id, _) = raw.zmembers(QUEUE).await.remove(0);
     let id = String::from_utf8(id).expect("an id is plain");
     let words: Vec<&str> = id.split('.').collect();
+    // A message to a process has the claim's id within it, the grant's token, and the units in use.
     let (channel, message) = (
         format!("semaphore:2:wake:{}", words[0]),
         format!("{} {} 1", words[1..4].join("."), guard.token()),

@@ -130,9 +130,9 @@ fn a_flow_that_no_queue_can_serve_is_a_separate_error() {
         assert_eq!(source.to_string(), text);
         assert_eq!(source == ClaimError::EmptyFlow, text.contains("empty"));
     }
-    let other = with_head_start.with_share(7);
+    let without_flow = with_head_start.with_share(7);
     assert!(
-        other.units().is_ok(),
+        without_flow.units().is_ok(),
         "a share without a flow counts for nothing"
     );
 }

@@ -14,7 +14,7 @@ async fn granted(store: &MemorySemaphore) -> Permit {
 }
 
 #[tokio::test]
-async fn of_a_store_it_is_how_many_keys_are_in_use() {
+async fn a_store_shows_how_many_keys_are_in_use() {
     let store = MemorySemaphore::new();
     let _held = (granted(&store).await, granted(&store).await);
     assert_eq!(format!("{store:?}"), "MemorySemaphore { keys: 1 }");
@@ -23,19 +23,19 @@ async fn of_a_store_it_is_how_many_keys_are_in_use() {
 }
 
 #[tokio::test]
-async fn of_a_permit_it_is_the_token_and_whether_it_is_lost() {
+async fn a_permit_shows_its_token_and_if_it_is_lost() {
     let permit = granted(&MemorySemaphore::new()).await;
     let shown = format!("Permit {{ token: {:?}, lost: false, .. }}", permit.token());
     assert_eq!(format!("{permit:?}"), shown);
 }
 
 #[test]
-fn of_a_key_it_is_its_bytes() {
+fn a_key_shows_its_bytes() {
     assert_eq!(format!("{:?}", Key::from("a\n")), r#"Key(b"a\n")"#);
 }
 
 #[tokio::test]
-async fn of_a_body_it_is_whether_it_holds_a_permit() {
+async fn a_body_shows_if_it_holds_a_permit() {
     let answer = |_| ready(Ok::<_, Infallible>(Response::new("ok".to_owned())));
     let mut service = limit(1, MemorySemaphore::new()).layer(service_fn(answer));
     let service = service.ready().await.expect("it is always ready");

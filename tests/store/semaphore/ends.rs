@@ -27,6 +27,7 @@ async fn a_process_that_drops_a_permit_before_its_time_is_over() {
     yield_now().await;
     assert_eq!(tasks(), 1);
     drop(permit);
+    // More than enough polls for the task to end.
     for _ in 0..10 {
         yield_now().await;
     }

@@ -9,6 +9,7 @@ use tower_semaphore::{
     semaphore::{ClaimError, StoreError},
 };
 
+/// The texts of an error and of its sources, from the outermost on.
 fn causes(error: &dyn Error) -> Vec<String> {
     let mut cause = Some(error);
     let mut causes = Vec::new();
@@ -28,7 +29,7 @@ async fn a_failure_of_the_store_has_the_store_s_error_as_its_source() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_not_valid_has_the_reason_as_its_source() {
+async fn an_invalid_claim_has_the_reason_as_its_source_and_a_timeout_has_none() {
     let heavy = Claim::new("a").with_limit(1).with_weight(2);
     let error = heavy.units().unwrap_err();
     let expected = "weight: 2 is more than the limit of 1";

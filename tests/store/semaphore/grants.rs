@@ -63,11 +63,15 @@ impl Grant for Marked {
 }
 
 /// A grant whose weights cannot change.
-struct Plain(Vec<u32>, Loss);
+struct Plain {
+    /// The weight at each level.
+    weights: Vec<u32>,
+    loss: Loss,
+}
 
 impl Grant for Plain {
     fn level(&self, level: usize) -> LevelState {
-        let mut state = LevelState::new(self.0[level]);
+        let mut state = LevelState::new(self.weights[level]);
         state.token = Some(level as u64);
         state
     }
@@ -77,7 +81,7 @@ impl Grant for Plain {
     }
 
     fn loss(&self) -> &Loss {
-        &self.1
+        &self.loss
     }
 
     fn resize(&self, _: Vec<Resize>) -> Resizing<'_> {
@@ -108,7 +112,11 @@ impl Semaphore for Simple {
             let claims = claims.as_slice().iter();
             let held = claims.map(|claim| (claim, claim.weight()));
             let weights = held.clone().map(|(_, weight)| weight);
-            Permit::new(Plain(weights.collect(), Loss::default()), held)
+            let grant = Plain {
+                weights: weights.collect(),
+                loss: Loss::default(),
+            };
+            Permit::new(grant, held)
         };
         Acquire::ready(claims.check().map(granted))
     }

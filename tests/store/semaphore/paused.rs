@@ -87,6 +87,7 @@ async fn a_head_start_counts_from_the_arrival() {
 
 #[test]
 fn a_clock_that_was_advanced_in_another_test_changes_no_order() {
+    // If this is the first claim of the process, all arrivals count from this time, 100 hours ahead of other clocks.
     let ahead = paused(async {
         advance(100 * HOUR).await;
         let store = MemorySemaphore::new();

@@ -1,6 +1,8 @@
 //! The store in memory decides within the call, not when its answer is awaited.
 //!
 //! Promises: P3.
+//!
+//! `claims` makes a claim for an account, its route and the fleet, with these limits.
 
 use super::BOUND;
 use futures_util::FutureExt;

@@ -1,4 +1,5 @@
-//! One script decides for all levels. These tests check its writes on the server.
+//! One script decides for all levels. These tests check its writes on the server. `claims` makes a claim for an
+//! account, its route and the fleet, with these limits.
 //!
 //! Promises: P3.
 

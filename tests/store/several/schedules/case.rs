@@ -132,7 +132,7 @@ impl Case {
         }
     }
 
-    /// Moves the permits of granted waiters to `permits`.
+    /// Checks and keeps the permits of granted waiters.
     fn collect(&mut self) -> Outcome {
         let waiters = mem::take(&mut self.waiters).into_iter();
         let (finished, waiting) = waiters.partition(|(_, waiter)| waiter.is_finished());
@@ -145,6 +145,7 @@ impl Case {
         Ok(())
     }
 
+    /// Keeps a permit, whose tokens must be higher than all that were seen before its claim was made.
     pub(crate) fn hold(&mut self, id: Id, permit: Permit) -> Outcome {
         let levels = permit.levels().map(Level::limit);
         let limits = self.specs[id].parts.iter().map(|part| part.limit);

@@ -1,4 +1,4 @@
-//! Reads the counts of a store in memory from its refusals of very large claims.
+//! Reads the counts of a store in memory from its refusals of the largest possible claims.
 
 use super::model::{Each, everywhere};
 use futures_util::FutureExt;

@@ -24,7 +24,7 @@ pub(crate) struct Part {
 /// A claim of a schedule.
 #[derive(Debug, Clone)]
 pub(crate) struct Spec {
-    /// The client that makes the claim.
+    /// The number of the client that makes the claim.
     pub(crate) owner: usize,
     /// From the narrowest level to the widest.
     pub(crate) parts: Vec<Part>,
@@ -44,7 +44,7 @@ pub(crate) struct State {
 /// A step that is still to be taken. Pending steps may be taken in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
-    /// A claim arrives at its part with this index.
+    /// A claim arrives at its part with this index. If it has no such part, it is granted.
     Arrive(Id, usize),
     /// At a level and key, the claim's units are released, or it leaves the queue.
     Free(Id, usize, usize),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use testing::rng::Rng;
 use tower_semaphore::AcquireError;
 
+/// The number of clients that make the claims.
 const OWNERS: usize = 3;
 const OPERATIONS: usize = 28;
 /// The most claims that hold or wait at one time.
@@ -108,6 +109,7 @@ impl Case {
                     .retain(|state| state.refuses(specs, id).is_none());
                 self.apply(&[Step::Arrive(id, 0)], |_| {});
             }
+            // The refusal of several claims names the limit instead.
             Err(AcquireError::TimedOut { .. }) if is_alone && !wait.is_zero() => {}
             Err(error) => self.refused(id, wait, &error)?,
             Ok(_) => return Err("there was no room".to_owned()),
