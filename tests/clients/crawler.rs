@@ -20,8 +20,8 @@ async fn run(settings: &[(&str, &str)]) -> Output {
 }
 
 /// Parses the output: the number of pages that a crawler has read, and the largest number of simultaneous requests that
-/// a host has seen. It has the lines `363 pages in 9.5 s` and, for each host, `HOST has seen 3 requests at a time, and 2
-/// in a pause`.
+/// a host has seen. The output has the line `363 pages in 9.5 s` and, for each host, `HOST has seen 3 requests at a
+/// time, and 2 in a pause`.
 fn report(output: &Output) -> (usize, usize) {
     let text = String::from_utf8_lossy(&output.stdout);
     let pages = text.lines().find_map(|line| number(line, 0, "pages"));

@@ -81,8 +81,11 @@ fn wrap_refused(memory: &MemorySemaphore) -> ResponseBody<Script> {
     wrap(Script::stream([Data("two")]), memory.clone())
 }
 
+/// A line of a transcript: what happened, the bounds of the size hint, and true if the body is known to be over.
+type Line = (String, (u64, Option<u64>), bool);
+
 /// Everything that a server can observe of a body, poll by poll.
-fn transcript<B>(mut body: B) -> Vec<(String, (u64, Option<u64>), bool)>
+fn transcript<B>(mut body: B) -> Vec<Line>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: ToString,
@@ -96,8 +99,7 @@ where
     seen
 }
 
-/// A line of a transcript: what happened, the bounds of the size hint, and true if the body is known to be over.
-fn view<B: Body>(event: String, body: &B) -> (String, (u64, Option<u64>), bool) {
+fn view<B: Body>(event: String, body: &B) -> Line {
     let size = body.size_hint();
     let size = (size.lower(), size.upper());
     (event, size, body.is_end_stream())
@@ -135,6 +137,7 @@ fn a_server_sees_the_same_body_with_and_without_the_limit() {
 
 #[test]
 fn a_server_sees_the_same_body_if_the_limit_has_polled_it_before() {
+    // While this store's keys are full, the layer polls a body once before it returns the head.
     let store = Remote::full();
     store.answer();
     for script in scripts() {
@@ -147,15 +150,17 @@ fn a_server_sees_the_same_body_if_the_limit_has_polled_it_before() {
 #[test]
 fn a_body_frees_its_permit_with_its_last_frame_and_not_before() {
     for script in scripts() {
-        let (ledger, mut free) = (Ledger::default(), script.clone());
+        let (ledger, mut unlimited) = (Ledger::default(), script.clone());
         let mut limited = wrap(script.clone(), ledger.clone());
-        let mut is_over = free.is_end_stream();
+        let mut is_over = unlimited.is_end_stream();
+        // Four frames, the ending and the end make six polls at most.
         for _ in 0..7 {
             let expected = if is_over { FREED } else { HELD };
-            assert_eq!(ledger.page("alice"), expected, "{script:?} before {free:?}");
+            let left = &unlimited;
+            assert_eq!(ledger.page("alice"), expected, "{script:?} before {left:?}");
             let _ = next(&mut limited);
-            is_over |= match next(&mut free) {
-                Some(Ok(frame)) => frame.is_trailers() || free.is_end_stream(),
+            is_over |= match next(&mut unlimited) {
+                Some(Ok(frame)) => frame.is_trailers() || unlimited.is_end_stream(),
                 Some(Err(_)) | None => true,
             };
         }

@@ -289,7 +289,7 @@ async fn two_limits_are_alternatives_of_an_either() {
 
 #[tokio::test]
 async fn a_limited_service_can_be_cloned_boxed_and_sent() {
-    fn is_send_and_sync<T: Send + Sync>(_: &T) {}
+    fn assert_send_and_sync<T: Send + Sync>(_: &T) {}
     let layer: LimitLayer<_, UntilBodyEnd> = LimitLayer::new(
         1,
         |request: &Request<String>| request.uri().path().to_owned(),
@@ -302,7 +302,7 @@ async fn a_limited_service_can_be_cloned_boxed_and_sent() {
         },
     );
     let service = layer.clone().layer(inner);
-    is_send_and_sync(&(&layer, &service));
+    assert_send_and_sync(&(&layer, &service));
     let boxed = service.boxed_clone();
     assert!(boxed.oneshot(Request::new(String::new())).await.is_ok());
 }

@@ -62,6 +62,7 @@ impl Works {
     }
 
     /// Sends a request and one more, which waits behind it. Then the first loses its permit while its handler works.
+    /// Returns both.
     async fn lose(
         &self,
         store: &impl Store,
@@ -110,6 +111,7 @@ async fn finished(store: impl Store, http: Http, loss: Loss) {
     let mut works = Works::start(&store, OnLost::Finish, loss).await;
     let [first, next] = works.lose(&store, http, loss).await;
     assert_eq!(answered(next).await.status(), StatusCode::OK);
+    // Ends the next response.
     drop(works.server.feed().await);
     assert_eq!(
         works.inside(),

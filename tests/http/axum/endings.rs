@@ -46,6 +46,7 @@ async fn a_body_that_was_read_is_whole_and_frees_the_permit() {
             let server = Server::start().await;
             let client = Client::new(http, &server);
             let response = client.get(path).await;
+            // `all of it` has nine bytes.
             let length = response.headers().get("content-length").cloned();
             assert!(path != "/full" || length.is_some_and(|length| length == "9"));
             let (body, trailers) = read(response).await;

@@ -16,7 +16,8 @@ use tokio::time::{Instant, sleep};
 
 const MAX_STALL: Duration = Duration::from_secs(2);
 
-async fn strict() -> Server {
+/// A server under which a client that stops reading for `MAX_STALL` loses its permit.
+async fn impatient() -> Server {
     Server::start_with(|layer| layer.with_max_stall(MAX_STALL)).await
 }
 
@@ -33,7 +34,7 @@ async fn read_some(response: &mut Response<Incoming>) {
 #[tokio::test]
 async fn a_client_that_stops_reading_loses_its_permit_after_the_longest_stall() {
     for http in BOTH {
-        let server = strict().await;
+        let server = impatient().await;
         let mut stalled = Client::new(http, &server).get("/endless").await;
         read_some(&mut stalled).await;
         assert_eq!(server.held(), 1);
@@ -47,7 +48,7 @@ async fn a_client_that_stops_reading_loses_its_permit_after_the_longest_stall() 
 #[tokio::test]
 async fn a_client_that_reads_slowly_keeps_its_permit() {
     for http in BOTH {
-        let server = strict().await;
+        let server = impatient().await;
         let mut slow = Client::new(http, &server).get("/endless").await;
         let end = Instant::now() + 2 * MAX_STALL;
         while Instant::now() < end {
@@ -61,7 +62,7 @@ async fn a_client_that_reads_slowly_keeps_its_permit() {
 #[tokio::test]
 async fn a_stream_whose_handler_is_quiet_keeps_its_permit() {
     for http in BOTH {
-        let mut server = strict().await;
+        let mut server = impatient().await;
         let mut quiet = Client::new(http, &server).get("/stream").await;
         let feed = server.feed().await;
         let frame = Bytes::from_static(b"frame");

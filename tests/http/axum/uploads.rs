@@ -28,6 +28,7 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tower_semaphore::OnLost;
 
+/// A client must send 1,024 bytes within this time to keep its permit.
 const MAX_STALL: Duration = Duration::from_secs(2);
 
 type Upload = StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>;

@@ -57,7 +57,7 @@ async fn links(semaphore: impl Operate + Clone, policy: &str) -> Vec<String> {
     while let Some(address) = next {
         let list = get(semaphore.clone(), &address).await;
         let keys = list["keys"].as_array().expect("a list");
-        assert!(keys.len() <= 1_000);
+        assert!(keys.len() <= 1_000, "the bound of a page");
         links.extend(
             keys.iter()
                 .map(|key| key["usage"].as_str().expect("a link").to_owned()),

@@ -92,7 +92,8 @@ impl Busy {
     }
 }
 
-/// A dropped request leaves the queue at once; its entry does not have to expire first.
+/// A dropped request leaves the queue at once; its entry does not have to expire first. The handler of its path,
+/// `/panic`, must never run.
 async fn leaves_the_queue(http: Http, store: Store) {
     let mut busy = Busy::start(http, store).await;
     tokio::select! {
@@ -125,6 +126,7 @@ async fn a_request_that_the_client_drops_leaves_the_queue_in_redis() {
 #[tokio::test]
 async fn a_client_that_hangs_up_leaves_the_queue_to_the_next() {
     let mut busy = Busy::start(Http::One, memory()).await;
+    // The handler of `/panic` must never run.
     let closes = open(&busy.server, "/panic").await;
     busy.waits(1).await;
     let mut closes_its_half = open(&busy.server, "/panic").await;

@@ -219,6 +219,7 @@ async fn a_layer_that_had_no_service_for_a_while_probes_again() {
     let memory = MemorySemaphore::new();
     let layer = one(memory.clone());
     assert!(is_ready(&mut limited(&layer)));
+    // The layer probes once a second.
     sleep(Duration::from_millis(1_500)).await;
     let mut idle = limited(&layer);
     assert!(is_ready(&mut idle));

@@ -10,6 +10,7 @@ use std::{convert::Infallible, future::ready, time::Duration};
 use testing::pausing::PauseRecorder;
 use tower::{Layer, ServiceExt, service_fn};
 
+/// The longest pause that the layer makes.
 const MAX: Duration = Duration::from_secs(300);
 
 fn busy(_: Request<String>) -> std::future::Ready<Result<Response<Full<Bytes>>, Infallible>> {

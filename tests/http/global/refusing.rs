@@ -30,6 +30,7 @@ async fn a_wait_that_is_over_is_refused_once_with_429() {
     let (mut first, mut second) = (limited(&layer), limited(&layer));
     let held = call(&mut first).await;
     assert!(!is_ready(&mut second));
+    // Tokio's timers fire up to a millisecond late.
     advance(WAIT - Duration::from_millis(2)).await;
     assert!(!second.is_woken());
     advance(Duration::from_millis(4)).await;

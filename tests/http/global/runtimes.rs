@@ -57,15 +57,16 @@ fn an_idle_service_pins_no_permit_while_its_runtime_is_not_driven() {
 #[test]
 fn a_task_that_waits_goes_on_when_the_runtime_of_the_holder_has_ended() {
     let layer = one(MemorySemaphore::new());
-    let (probing, waiting) = (runtime(), runtime());
+    let (holding, waiting) = (runtime(), runtime());
     let (mut idle, service) = (limited(&layer), limited(&layer).into_inner());
-    probing.block_on(async { assert!(is_ready(&mut idle)) });
+    holding.block_on(async { assert!(is_ready(&mut idle)) });
     let waiter = waiting.spawn(async move {
         let mut service = service;
         service.ready().await.map(drop)
     });
+    // The waiter joins the queue.
     waiting.block_on(async { tokio::task::yield_now().await });
-    drop(probing);
+    drop(holding);
     let ready = waiting.block_on(async { timeout(BOUND, waiter).await });
     let ready = ready.expect("the idle service loses its permit");
     assert!(ready.expect("no panic").is_ok());

@@ -9,6 +9,7 @@ use testing::in_flight::InFlight;
 use tower::{ServiceBuilder, ServiceExt, buffer::BufferLayer, load_shed::error::Overloaded};
 use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
 
+/// A layer that admits three requests at a time.
 fn three() -> GlobalConcurrencyLimitLayer {
     GlobalConcurrencyLimitLayer::new(3, "host", MemorySemaphore::new())
 }

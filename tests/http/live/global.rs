@@ -85,7 +85,8 @@ async fn a_service_keeps_its_position_in_a_full_queue() {
     assert_eq!(done(waits).await.status(), StatusCode::OK);
 }
 
-/// Asserts that the key is closed. No `retry-after` is sent, because any time would be wrong.
+/// Asserts that the key is closed: an operator has set its limit to 0. No `retry-after` is sent, because any time would
+/// be wrong.
 fn assert_closed<B>(answer: &Response<B>) {
     assert_eq!(answer.status(), StatusCode::FORBIDDEN);
     for name in ["retry-after", "ratelimit", "ratelimit-policy"] {

@@ -107,7 +107,7 @@ async fn nobody_is_admitted_above_the_limit_in_force(store: Store) {
         sleep(rng.millis(1..30)).await;
     }
     for limit in [HIGHEST, 2] {
-        settle(&operator, &witness, limit).await;
+        assert_in_force(&operator, &witness, limit).await;
     }
     witness.stopped.store(true, SeqCst);
     clients.join_all().await;
@@ -118,8 +118,9 @@ async fn nobody_is_admitted_above_the_limit_in_force(store: Store) {
     );
 }
 
-/// Sets the limit and waits. Then every request must be admitted under this limit, and all its units must be used.
-async fn settle(operator: &watch::Sender<u32>, witness: &Witness, limit: u32) {
+/// Sets the limit, and waits until the claims under the old limit are over. Then asserts that every request is admitted
+/// under this limit and that all its units are used.
+async fn assert_in_force(operator: &watch::Sender<u32>, witness: &Witness, limit: u32) {
     operator.send(limit).expect("the layer lives");
     sleep(Duration::from_millis(300)).await;
     witness.most.store(0, SeqCst);

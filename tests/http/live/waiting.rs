@@ -13,6 +13,9 @@ use tower::{Layer, service_fn};
 
 facts_of_two! { a_waiting_request_keeps_its_limit_and_position }
 
+/// A request that is admitted by mistake is answered within this time.
+const SOON: Duration = Duration::from_millis(200);
+
 async fn wait_until_admitted<B>(held: &Held<B>) {
     eventually("it is admitted", BOUND, async || held.is_finished()).await;
 }
@@ -33,7 +36,7 @@ async fn a_waiting_request_keeps_its_limit_and_position(store: Store) {
     queues(&store, 9).await;
     operator.send(3).expect("the layer lives");
     let new = arrive(&service);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    tokio::time::sleep(SOON).await;
     assert!(!old.is_finished(), "it waits under its own limit of 1");
     assert!(!new.is_finished(), "it passes no waiter");
 
@@ -45,7 +48,7 @@ async fn a_waiting_request_keeps_its_limit_and_position(store: Store) {
     operator.send(2).expect("the layer lives");
     let late = arrive(&service);
     drop(third.await);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    tokio::time::sleep(SOON).await;
     assert!(!late.is_finished(), "two are held");
     drop(old.await);
     wait_until_admitted(&late).await;

@@ -18,8 +18,10 @@ use tokio::time::Instant;
 use tower::{Layer, service_fn};
 use tower_semaphore::{AcquireError, Operate, Policy};
 
+/// The longest pause that the layers make.
 const MAX: Duration = Duration::from_secs(300);
 
+/// An upstream that answers 429 with this `Retry-After`.
 fn busy(
     seconds: &'static str,
 ) -> impl tower::Service<
@@ -43,7 +45,8 @@ async fn another_process_refuses_at_once_and_operators_see_why() {
     let client = limit(1, ours.clone()).with_cooldown("concurrency", MAX);
     let answer = send(&client.layer(busy("30")), request("a")).await;
     assert_eq!(answer.status(), 429);
-    assert!(answer.extensions().get::<AcquireError>().is_none());
+    let error = answer.extensions().get::<AcquireError>();
+    assert!(error.is_none(), "the upstream answers, not the layer");
     drop(answer);
     // On a busy machine the response may arrive before the pause is confirmed.
     let pause = async || {
@@ -84,6 +87,7 @@ async fn requests_that_wait_are_served_when_the_pause_is_over() {
     }));
     for (status, after) in within("they are served", BOUND, served).await {
         assert_eq!(status, 200);
+        // The pause lasts 1 s by the server's clock, which may differ a little from the test's.
         assert!(after >= Duration::from_millis(950), "{after:?}");
     }
 }

@@ -24,7 +24,7 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
     builder.connect(server.url()).await.expect("it connects")
 }
 
-/// True if another claim is granted the only permit.
+/// True if another claim is granted the only permit, which it then releases.
 async fn is_free(store: &RedisSemaphore) -> bool {
     let claim = Claim::new("a").with_limit(1);
     store.acquire(claim).await.is_ok()
@@ -34,7 +34,8 @@ async fn is_free(store: &RedisSemaphore) -> bool {
 async fn delete(raw: &mut Raw) {
     assert_eq!(raw.cmd(&["DEL", HELD]).await.int(), 1, "it was not there");
     let end = raw.server_time_ms().await + LEASE.as_millis() as i64;
-    let other = id("other", 1, [1, 1, LEASE.as_millis() as u64]);
+    let [limit, weight] = [1, 1];
+    let other = id("other", 1, [limit, weight, LEASE.as_millis() as u64]);
     raw.cmd(&["ZADD", HELD, &end.to_string(), &other]).await;
 }
 
@@ -43,7 +44,7 @@ async fn a_body_whose_permit_was_deleted_ends_in_an_error_if_the_layer_says_so()
     let server = RedisServer::start();
     let store = store(&server).await;
     let mut streaming = Streaming::start(&store, OnLost::Abort).await;
-    streaming.flows().await;
+    streaming.assert_flows().await;
     let mut raw = Raw::connect(server.port()).await;
     delete(&mut raw).await;
 
@@ -71,7 +72,7 @@ async fn a_redis_that_stops_for_longer_than_a_lease_cuts_the_body_and_has_one_ho
     let server = RedisServer::start();
     let (ours, other) = (store(&server).await, store(&server).await);
     let mut streaming = Streaming::start(&ours, OnLost::Abort).await;
-    streaming.flows().await;
+    streaming.assert_flows().await;
     let mut raw = Raw::connect(server.port()).await;
     server.stop();
     let error = streaming.next().await.expect("it does not just end");
@@ -110,5 +111,5 @@ async fn a_body_that_nobody_reads_for_three_leases_keeps_its_permit() {
         assert!(!is_free(&other).await, "another request got a permit");
         sleep(LEASE / 20).await;
     }
-    streaming.flows().await;
+    streaming.assert_flows().await;
 }

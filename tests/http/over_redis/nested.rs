@@ -19,7 +19,8 @@ async fn connect(url: String) -> RedisSemaphore {
     RedisSemaphore::connect(url).await.expect("it connects")
 }
 
-/// The status of a request under two nested limits, one per handle: 500 if both count in one store.
+/// The status of a request under two nested limits, one per handle. It is 500 if both count in one store, because the
+/// request would count twice.
 async fn status(outer: &RedisSemaphore, inner: RedisSemaphore) -> u16 {
     let service = limit(9, outer.clone()).layer(limit(9, inner).layer(ok()));
     let answer = send(&service, request("ann")).await;

@@ -56,7 +56,7 @@ impl Streaming {
     }
 
     /// Sends a row and asserts that it arrives.
-    pub(crate) async fn flows(&mut self) {
+    pub(crate) async fn assert_flows(&mut self) {
         self.rows.send("row".into()).expect("the body is there");
         let row = self.next().await.expect("it goes on");
         assert_eq!(row.expect("it is whole"), "row");
