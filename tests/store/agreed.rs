@@ -11,6 +11,7 @@ use tower_semaphore::{AcquireError, Claim, MemorySemaphore, Permit, RedisSemapho
 
 const SEEDS: u64 = 40;
 const STEPS: usize = 60;
+/// The shares of flows, up to the largest.
 const SHARES: [u32; 6] = [1, 1, 2, 3, 4, 100];
 
 type Answer = Result<Permit, AcquireError>;
@@ -51,7 +52,7 @@ impl Crowd {
         let mut acquire = self.store.acquire(claim.with_wait(BOUND * 4));
         let mut answer = poll!(&mut acquire);
         if answer.is_pending() {
-            self.settle().await;
+            self.wait_until_handled().await;
             answer = poll!(&mut acquire);
         }
         match answer {
@@ -64,7 +65,7 @@ impl Crowd {
     }
 
     /// Waits until the store has handled all earlier claims and cancellations. It answers a later claim after them.
-    async fn settle(&self) {
+    async fn wait_until_handled(&self) {
         let refused = self.store.acquire(self.claim.clone()).await;
         let is_full = matches!(refused, Err(AcquireError::Full { .. }));
         assert!(is_full, "{refused:?}");
@@ -74,7 +75,7 @@ impl Crowd {
         let (_, waiter) = self.waiters.remove(at);
         waiter.abort();
         assert!(waiter.await.is_err(), "it was aborted");
-        self.settle().await;
+        self.wait_until_handled().await;
     }
 
     /// Releases the held permit, and waits for the next grant.
@@ -147,6 +148,7 @@ async fn a_crowd_is_served_in_the_same_order_in_memory_and_in_redis() {
     let is_granted = |outcome: &&Outcome| matches!(outcome, Outcome::Granted(_));
     let granted = all.iter().filter(is_granted);
     let (granted, all) = (granted.count(), all.len());
+    // Both outcomes are frequent enough to be compared.
     assert!(
         granted > 400 && all > granted + 50,
         "{granted} of {all} are granted"

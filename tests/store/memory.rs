@@ -235,6 +235,7 @@ fn clones_that_change_their_weight_on_two_threads_agree_with_the_store() {
             }
         });
         let rest = try_acquire(&store, claim.clone()).expect("there is room");
+        // One unit is that of `rest`.
         let held = LIMIT - rest.remaining() - 1;
         assert_eq!(permit.weight(), held, "round {round}");
     }

@@ -110,6 +110,7 @@ async fn a_longer_pause_is_seen_at_the_end_of_the_one_before() {
     let short = tokio::spawn(store.acquire(claim(1).with_wait(SECOND * 2)));
     let long = tokio::spawn(store.acquire(claim(1).with_wait(SECOND * 9)));
     sleep(SECOND / 2).await;
+    // The longest of these pauses begins after half a second and lasts until 5.5 s.
     for length in [3, 2, 5, 4] {
         pause(&store, SECOND * length).await;
     }
@@ -205,7 +206,7 @@ async fn a_paused_key_is_busy_only_while_claims_wait_or_hold() {
     assert!(answer(&store, claim(1)).is_err());
 }
 
-/// At the pause's end any waiter grants the whole crowd, because all others may have left.
+/// At the pause's end the first waiter that is polled grants the whole crowd, because all others may have left.
 #[tokio::test(start_paused = true)]
 async fn a_crowd_is_granted_after_a_pause_although_most_of_it_has_left() {
     let store = MemorySemaphore::new();
@@ -214,6 +215,7 @@ async fn a_crowd_is_granted_after_a_pause_although_most_of_it_has_left() {
     let one = claim(2_000).with_max_waiting(2_000);
     let mut crowd: Vec<_> = (0..2_000).map(|_| waiter(&store, one.clone())).collect();
     while crowd.len() > 500 {
+        // An arbitrary waiter.
         let at = crowd.len() * 7 % 13 * 31 % crowd.len();
         drop(crowd.swap_remove(at));
     }

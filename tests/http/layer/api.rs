@@ -138,19 +138,20 @@ fn claims_can_be_collected() {
 
 #[tokio::test]
 async fn a_permit_is_lost_with_its_outer_permit_and_releases_it() {
-    let (inner, other) = (Fickle::default(), MemorySemaphore::new());
+    let (outer_store, inner_store) = (Fickle::default(), MemorySemaphore::new());
     let claim = || Claim::new("alice").with_limit(1);
-    let outer = inner.acquire(claim()).await.unwrap();
-    let permit = other.acquire(claim()).await.unwrap().with_outer(&outer);
+    let outer = outer_store.acquire(claim()).await.unwrap();
+    let inner = inner_store.acquire(claim()).await.unwrap();
+    let permit = inner.with_outer(&outer);
     drop(outer);
     assert!(!permit.is_lost());
     let (lost, ()) = tokio::join!(
         tokio::time::timeout(Duration::from_secs(20), permit.lost()),
-        async { inner.lose() }
+        async { outer_store.lose() }
     );
     assert!(lost.is_ok() && permit.is_lost());
     drop(permit);
-    assert!(!inner.is_held() && other.busy_keys() == 0);
+    assert!(!outer_store.is_held() && inner_store.busy_keys() == 0);
 }
 
 /// The errors that the compiler prints for a program that uses this crate.

@@ -107,7 +107,8 @@ fn post(upload: Upload) -> Request<Upload> {
     request::<String>("alice").map(|_| upload)
 }
 
-/// Waits until the upload has been dropped. Returns how many of its frames were read.
+/// Waits until the upload has been dropped, which takes 30 s by the paused clock if it stalls. Returns how many of its
+/// frames were read.
 async fn frames_read(read: Arc<AtomicU64>) -> u64 {
     let is_dropped = async || Arc::strong_count(&read) == 1;
     eventually(
@@ -187,6 +188,7 @@ fn outside_of_a_runtime_nothing_is_read() {
 #[tokio::test]
 async fn a_refusal_without_an_upload_starts_no_task() {
     let service = full().layer(ok());
+    // Its body is empty.
     send(&service, request("alice")).await;
     assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
 }
@@ -196,6 +198,7 @@ async fn an_upload_is_read_up_to_the_bound_and_its_connection_stays_for_two_seco
     let layer = full().with_max_drain(10_500, Duration::from_secs(60));
     let start = Instant::now();
     let read = frames_drained(&layer, post(Upload::with_frames(100))).await;
+    // With the eleventh frame of 1,000 bytes the upload is above the bound.
     assert_eq!(read, 11);
     let seconds = start.elapsed().as_secs_f64();
     assert!((2.0..2.1).contains(&seconds), "{seconds}");
@@ -248,7 +251,7 @@ async fn an_upload_that_fails_or_consists_of_empty_frames_is_not_read_for_ever()
     };
     assert_eq!(frames_drained(&full(), post(failed)).await, 5);
     let layer = full().with_max_drain(1_000, Duration::from_secs(60));
-    // An empty frame counts as one byte.
+    // An empty frame counts as one byte, so one more than the bound are read.
     let empty = Upload {
         frame: Bytes::new(),
         ..Upload::with_frames(1_000_000)

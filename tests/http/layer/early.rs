@@ -25,6 +25,7 @@ use tokio::{
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{ConcurrencyLimitLayer, OnLost, Permit, ReleaseAt, ResponseBody, key};
 
+/// How long a head waits at most for the answer to the release of its permit.
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 
 /// Longer than one tick of Tokio's clock.

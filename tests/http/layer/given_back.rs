@@ -110,9 +110,9 @@ pub(crate) async fn a_limit_outside_of_the_retry_still_counts(store: Store) {
     // The inner limit that has the outer one's policy counts in the same semaphore, which is a mistake: 500.
     for (status, inner) in [(200, other()), (500, same())] {
         let permits = Held::default();
-        let last = Arc::clone(&permits);
+        let slot = Arc::clone(&permits);
         let handler = service_fn(move |request: Request<String>| {
-            *last.lock().expect("no panic") = request.extensions().get().cloned();
+            *slot.lock().expect("no panic") = request.extensions().get().cloned();
             async { Ok::<_, Infallible>(Response::new(String::new())) }
         });
         let service = same().layer(insisting(inner.layer(failing_first(1, handler))));

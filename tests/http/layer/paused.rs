@@ -98,6 +98,10 @@ async fn a_global_limit_refuses_with_the_rest_of_the_pause() {
     assert_eq!(values(&answer, "retry-after"), ["30"]);
 }
 
+/// How often `ann` is refused by a pause. If these refusals took places in a schedule of returns, the next client would
+/// have to wait for longer than a second.
+const REFUSALS: usize = 50;
+
 /// A store in which `ann` is paused and all other keys are full.
 struct PausedAnn;
 
@@ -114,14 +118,14 @@ impl Semaphore for PausedAnn {
 #[tokio::test(start_paused = true)]
 async fn refusals_by_a_pause_do_not_delay_clients_of_other_keys() {
     let service = limit(1, PausedAnn).layer(ok());
-    for _ in 0..50 {
+    for _ in 0..REFUSALS {
         send(&service, request("ann")).await;
     }
     let bob = send(&service, request("bob")).await;
     assert_eq!(values(&bob, "retry-after"), ["1"]);
 }
 
-/// A store whose key is paused for the first claims and full afterwards.
+/// A store whose key is paused for the first claims and full afterwards. Counts the claims.
 struct OncePaused(std::sync::atomic::AtomicUsize);
 
 impl Semaphore for OncePaused {
@@ -129,7 +133,7 @@ impl Semaphore for OncePaused {
         let claim = claims.only().expect("one claim");
         let earlier = self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         Acquire::ready(Err(match earlier {
-            0..50 => AcquireError::paused(&claim, REST),
+            0..REFUSALS => AcquireError::paused(&claim, REST),
             _ => AcquireError::full(&claim, 1),
         }))
     }
@@ -138,7 +142,7 @@ impl Semaphore for OncePaused {
 #[tokio::test(start_paused = true)]
 async fn refusals_by_a_pause_do_not_delay_later_clients_of_its_key() {
     let service = limit(1, OncePaused(0.into())).layer(ok());
-    for _ in 0..50 {
+    for _ in 0..REFUSALS {
         send(&service, request("ann")).await;
     }
     let full = send(&service, request("ann")).await;

@@ -51,6 +51,7 @@ async fn a_failed_store_is_a_reduced_capacity_problem() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_names_the_limit_that_refused() {
+    // Under this store's limit for the fleet, 6 of 7 units are held.
     let answer = answer(Fleet, request("alice")).await;
     assert_eq!(answer.status(), 429);
     let policy = r#""fleet";q=7;qu="concurrent-requests""#;

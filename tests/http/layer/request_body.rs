@@ -28,7 +28,8 @@ type Upload = StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>;
 
 type Limited = BoxCloneService<Request<Upload>, Response<BoxBody<Bytes, String>>, Infallible>;
 
-fn strict(memory: &MemorySemaphore) -> ConcurrencyLimitLayer<key::Header> {
+/// A layer under which a client that stalls for `MAX_STALL` loses its permit, and its request is aborted.
+fn impatient(memory: &MemorySemaphore) -> ConcurrencyLimitLayer<key::Header> {
     let layer = limit(1, memory.clone()).with_max_stall(MAX_STALL);
     layer.with_on_lost(OnLost::Abort)
 }
@@ -132,7 +133,7 @@ async fn a_client_that_sends_nothing_or_too_little_loses_its_permit_after_the_lo
     let second = Duration::from_secs(1);
     for pause in [Duration::MAX, second, MAX_STALL / 3] {
         let memory = MemorySemaphore::new();
-        for service in services(&strict(&memory), Duration::ZERO) {
+        for service in services(&impatient(&memory), Duration::ZERO) {
             let chunks = std::iter::repeat((pause, 1));
             let (status, _, took) = outcome(&service, upload(chunks)).await;
             assert_eq!((status, memory.busy_keys()), (503, 0));
@@ -145,7 +146,7 @@ async fn a_client_that_sends_nothing_or_too_little_loses_its_permit_after_the_lo
 async fn a_client_that_stalls_after_it_has_sent_much_loses_its_permit() {
     let memory = MemorySemaphore::new();
     let (second, much) = (Duration::from_secs(1), 1 << 20);
-    for service in services(&strict(&memory), Duration::ZERO) {
+    for service in services(&impatient(&memory), Duration::ZERO) {
         let chunks = [(second, much), (second, much), (Duration::MAX, 1)];
         let (status, _, took) = outcome(&service, upload(chunks)).await;
         assert_eq!(status, 503);
@@ -159,7 +160,7 @@ async fn a_client_that_sends_a_kibibyte_in_each_longest_stall_keeps_its_permit()
     let whole = [(MAX_STALL - Duration::from_millis(5), KIBIBYTE); 10];
     let halves = [(MAX_STALL / 2 - Duration::from_millis(5), KIBIBYTE / 2); 20];
     for chunks in [whole.to_vec(), halves.to_vec()] {
-        for service in services(&strict(&memory), Duration::ZERO) {
+        for service in services(&impatient(&memory), Duration::ZERO) {
             let (status, text, _) = outcome(&service, upload(chunks.clone())).await;
             assert_eq!((status, &*text), (200, &b"10240"[..]));
         }
@@ -169,10 +170,11 @@ async fn a_client_that_sends_a_kibibyte_in_each_longest_stall_keeps_its_permit()
 #[tokio::test(start_paused = true)]
 async fn the_time_in_which_the_handler_does_not_read_does_not_count() {
     let memory = MemorySemaphore::new();
-    for service in services(&strict(&memory), 3 * MAX_STALL) {
+    for service in services(&impatient(&memory), 3 * MAX_STALL) {
         let chunks = [(Duration::from_secs(1), 1); 10];
         let (status, text, took) = outcome(&service, upload(chunks)).await;
         assert_eq!((status, &*text), (200, &b"10"[..]));
+        // The handler pauses for three stalls after each of ten chunks.
         assert!(took > 30 * MAX_STALL, "{took:?}");
     }
 }
@@ -181,7 +183,7 @@ async fn the_time_in_which_the_handler_does_not_read_does_not_count() {
 async fn by_default_the_handler_goes_on_without_its_permit() {
     let memory = MemorySemaphore::new();
     for service in services(
-        &strict(&memory).with_on_lost(OnLost::Finish),
+        &impatient(&memory).with_on_lost(OnLost::Finish),
         Duration::ZERO,
     ) {
         let late = 2 * MAX_STALL;
@@ -203,7 +205,7 @@ async fn by_default_the_handler_goes_on_without_its_permit() {
 async fn under_release_at_head_a_permit_is_lost_in_the_same_way() {
     let memory = MemorySemaphore::new();
     for service in services(
-        &strict(&memory).with_release(ReleaseAt::Head),
+        &impatient(&memory).with_release(ReleaseAt::Head),
         Duration::ZERO,
     ) {
         let (status, ..) = outcome(&service, upload([(Duration::MAX, 1)])).await;
@@ -223,7 +225,7 @@ where
 async fn after_the_head_the_client_may_be_quiet() {
     let memory = MemorySemaphore::new();
     let service = ServiceBuilder::new()
-        .layer(strict(&memory))
+        .layer(impatient(&memory))
         .map_request(RequestBody::watch)
         .service(service_fn(echo::<RequestBody<Upload>>));
     let quiet = upload([(Duration::ZERO, 1), (10 * MAX_STALL, 1)]);
@@ -236,7 +238,7 @@ async fn after_the_head_the_client_may_be_quiet() {
 async fn a_body_that_outlives_its_request_holds_no_permit() {
     let (memory, (sender, mut bodies)) = (MemorySemaphore::new(), mpsc::unbounded_channel());
     let service = ServiceBuilder::new()
-        .layer(strict(&memory))
+        .layer(impatient(&memory))
         .map_request(RequestBody::watch)
         .service_fn(move |request: Request<RequestBody<Upload>>| {
             drop(sender.send(request.into_body()));
@@ -252,7 +254,7 @@ async fn a_body_that_outlives_its_request_holds_no_permit() {
 #[tokio::test(start_paused = true)]
 async fn one_wrapper_inside_of_nested_limits_watches_for_all_of_them() {
     let (outer, inner) = (MemorySemaphore::new(), MemorySemaphore::new());
-    let layer = |memory| strict(memory).with_on_lost(OnLost::Finish);
+    let layer = |memory| impatient(memory).with_on_lost(OnLost::Finish);
     let service = ServiceBuilder::new()
         .layer(layer(&outer))
         .layer(layer(&inner).with_policy("route"))

@@ -82,7 +82,8 @@ fn assert_nested<B>(answer: &Response<B>, case: &str) {
     assert!(values(answer, "retry-after").is_empty(), "{case}");
 }
 
-/// The store in each of the wrappers that users can build, with the wrapper's name.
+/// The store in each of the wrappers that users can build, with the wrapper's name. The split sends only keys that begin
+/// with `ann` to it.
 pub(crate) fn wrapped(store: &Store) -> Vec<(&'static str, Wrapped)> {
     let other = MemorySemaphore::new();
     let fails = Arc::<AtomicBool>::default();
@@ -139,6 +140,8 @@ pub(crate) async fn a_request_does_not_wait_for_its_own_permit(store: Store) {
     }
 }
 
+/// The inner layer's claim for bob waits for another holder. It is refused because it would then wait for its own units
+/// of the fleet.
 pub(crate) async fn a_request_of_several_limits_does_not_wait_for_its_own_permit(store: Store) {
     let others = store.acquire(Claim::new("bob").with_limit(1)).await;
     let others = others.expect("there is room");
@@ -151,7 +154,7 @@ pub(crate) async fn a_request_of_several_limits_does_not_wait_for_its_own_permit
         let service = outer.layer(inner.layer(ok()));
         let answer = timeout(BOUND, send(&service, request("ann"))).await;
         match name {
-            // This wrapper sends these claims to its other store.
+            // This wrapper sends claims for bob and for the fleet to its other store.
             "a split" => assert_eq!(answer.expect("there is room").status(), 200),
             _ => assert_nested(&answer.expect("it does not wait for itself"), name),
         }
@@ -417,6 +420,7 @@ async fn a_client_learns_only_that_the_mistake_is_the_service_s() {
         let service = inner.clone();
         async move { send(&service, request).await }
     };
+    // The extensions have a permit, as if an outer limit had admitted the request.
     let permit = memory.acquire(Claim::new("ann").with_limit(5)).await;
     let mut admitted = request("ann");
     admitted

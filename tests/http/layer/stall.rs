@@ -21,10 +21,14 @@ use tower_semaphore::{
 
 const MAX_STALL: Duration = Duration::from_secs(30);
 
+/// Longer than one tick of Tokio's clock.
+const MARGIN: Duration = Duration::from_millis(5);
+
 /// The handler's time per frame, which is longer than a client may stall.
 const PAUSE: Duration = Duration::from_secs(100);
 
-fn strict() -> ConcurrencyLimitLayer<key::Header> {
+/// A layer under which a client that does not read for `MAX_STALL` loses its permit.
+fn impatient() -> ConcurrencyLimitLayer<key::Header> {
     limit(1, MemorySemaphore::new()).with_max_stall(MAX_STALL)
 }
 
@@ -52,37 +56,38 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_not_polled_after_a_frame_loses_its_permit_after_the_longest_stall() {
-    let service = strict().layer(slow());
+    let service = impatient().layer(slow());
     let mut first = send(&service, request("alice")).await;
     for _ in 0..3 {
         first.body_mut().frame().await.unwrap().unwrap();
-        advance(MAX_STALL - Duration::from_millis(5)).await;
+        advance(MAX_STALL - MARGIN).await;
         assert!(!is_free(&service).await);
     }
     first.body_mut().frame().await.unwrap().unwrap();
-    sleep(MAX_STALL + Duration::from_millis(5)).await;
+    sleep(MAX_STALL + MARGIN).await;
     assert!(is_free(&service).await);
     assert!(first.body_mut().frame().await.unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_never_polled_loses_its_permit_after_the_longest_stall() {
-    let service = strict().layer(slow());
+    let service = impatient().layer(slow());
     let _first = send::<_, Response<_>>(&service, request("alice")).await;
-    sleep(MAX_STALL - Duration::from_millis(5)).await;
+    sleep(MAX_STALL - MARGIN).await;
     assert!(!is_free(&service).await);
-    sleep(Duration::from_millis(10)).await;
+    sleep(2 * MARGIN).await;
     assert!(is_free(&service).await);
 }
 
 #[test]
 fn a_clock_that_was_advanced_in_another_test_hides_no_stall() {
+    // The first runtime is the other test: its clock is an hour ahead.
     for ahead in [3_600, 0] {
         let test = async move {
             advance(Duration::from_secs(ahead)).await;
-            let service = strict().layer(slow());
+            let service = impatient().layer(slow());
             let _first = send::<_, Response<_>>(&service, request("alice")).await;
-            sleep(MAX_STALL + Duration::from_millis(5)).await;
+            sleep(MAX_STALL + MARGIN).await;
             assert!(is_free(&service).await, "{ahead}");
         };
         let mut runtime = Builder::new_current_thread();
@@ -93,7 +98,7 @@ fn a_clock_that_was_advanced_in_another_test_hides_no_stall() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_is_slow_loses_no_permit() {
-    let service = strict().layer(slow());
+    let service = impatient().layer(slow());
     let mut first = send(&service, request("alice")).await;
     for _ in 0..5 {
         first.body_mut().frame().await.unwrap().unwrap();
@@ -103,7 +108,7 @@ async fn a_handler_that_is_slow_loses_no_permit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_body_may_be_aborted() {
-    let service = strict().with_on_lost(OnLost::Abort).layer(slow());
+    let service = impatient().with_on_lost(OnLost::Abort).layer(slow());
     let mut first = send(&service, request("alice")).await;
     first.body_mut().frame().await.unwrap().unwrap();
     sleep(2 * MAX_STALL).await;
@@ -113,7 +118,7 @@ async fn a_stalled_body_may_be_aborted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_was_dropped_in_a_stall_ends_no_other_permit() {
-    let service = strict().layer(slow());
+    let service = impatient().layer(slow());
     let mut first = send(&service, request("alice")).await;
     first.body_mut().frame().await.unwrap().unwrap();
     advance(MAX_STALL / 2).await;
@@ -127,7 +132,7 @@ async fn a_body_that_was_dropped_in_a_stall_ends_no_other_permit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_is_released_at_the_head_has_no_stall() {
-    let service = strict().with_release(ReleaseAt::Head).layer(slow());
+    let service = impatient().with_release(ReleaseAt::Head).layer(slow());
     let mut first = send(&service, request("alice")).await;
     assert!(is_free(&service).await);
     sleep(2 * MAX_STALL).await;
@@ -156,6 +161,6 @@ async fn a_permit_of_several_limits_is_lost_after_the_longest_stall() {
     first.body_mut().frame().await.unwrap().unwrap();
     let permit = permits.recv().await.unwrap();
     assert!(!permit.is_lost() && permit.levels().len() == 2);
-    sleep(MAX_STALL + Duration::from_millis(5)).await;
+    sleep(MAX_STALL + MARGIN).await;
     assert!(permit.is_lost() && permit.levels().all(|level| level.weight() == 0));
 }

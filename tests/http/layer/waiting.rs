@@ -50,6 +50,7 @@ async fn a_request_whose_wait_is_over_is_refused() {
     let mut service = patient(&memory).layer(ok());
     let held = send(&service, request("alice")).await;
     let mut waiting = wait(&mut service, "alice");
+    // Tokio's timers fire up to a millisecond late.
     advance(WAIT - Duration::from_millis(2)).await;
     assert!((&mut waiting).now_or_never().is_none());
     advance(Duration::from_millis(4)).await;

@@ -1,4 +1,5 @@
-//! Units that are spent, reserved and freed.
+//! Units that are spent, reserved and freed. `in_use` returns the spent and the reserved units. `refused` returns the
+//! policy that refuses, its units in use, and the time until it has room.
 //!
 //! Promises: P26.
 
@@ -98,6 +99,7 @@ async fn use_beyond_an_estimate_is_spent_and_delays_later_claims() {
     permit.settle("tokens", 250);
     assert_eq!(in_use(&store, "tokens").await, (250, 0));
     drop(permit);
+    // 160 of the 250 units must return, 100 in a minute.
     let (_, used, left) = refused(&store, tokens(100, MINUTE, 10));
     assert_eq!((used, left), (250, Some(96 * SECOND)));
     advance(96 * SECOND).await;
@@ -187,7 +189,7 @@ async fn each_window_is_a_separate_budget() {
 async fn a_lower_limit_refuses_until_the_use_is_below_it() {
     let store = MemorySemaphore::new();
     drop(granted(&store, rate(60, MINUTE).with_weight(40)));
-    // The 40 units return at the rate of the limit of their claim.
+    // The 40 units return at the rate of their claim's limit, one per second. 31 of them must return.
     assert_eq!(refused(&store, rate(10, MINUTE)).2, Some(31 * SECOND));
     advance(31 * SECOND).await;
     drop(granted(&store, rate(10, MINUTE)));
@@ -217,6 +219,7 @@ async fn spent_units_stay_spent_although_many_other_keys_come() {
     for key in 0..2_000_u64 {
         drop(granted(&store, rate(1, MINUTE).with_key(key)));
     }
+    // Far more idle keys than the store keeps.
     for key in 0..100_000_u64 {
         drop(granted(&store, Claim::new(key).with_limit(1)));
     }
@@ -229,6 +232,7 @@ async fn spent_units_stay_spent_although_many_other_keys_come() {
     for key in 0..100_000_u64 {
         drop(granted(&store, Claim::new(key).with_limit(1)));
     }
+    // Of the nine, five have come back, and four are new.
     held.settle("tokens", 9);
     assert_eq!(
         in_use(&store, "tokens").await,

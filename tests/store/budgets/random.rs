@@ -21,6 +21,7 @@ struct Account {
 }
 
 impl Account {
+    /// Lets time pass, in which spent units return.
     fn pass(&mut self, millis: u64) {
         for _ in 0..millis {
             self.spent = self.spent.saturating_sub(self.limit);
@@ -124,6 +125,7 @@ async fn random_use_stays_within_the_bound_and_no_unit_is_lost() {
         }
         account.check_bound();
         running.clear();
+        // Nothing is reserved any more, and all spent units return.
         advance(4 * time).await;
         drop(granted(&store, tokens(limit as u32, time, limit as u32)));
     }
@@ -144,6 +146,7 @@ async fn a_year_of_steady_claims_uses_the_whole_limit() {
             used += 1;
         }
     }
+    // The first day has a full budget from its start, and the last claim may be one too many.
     assert!((7 * 365..=7 * 366 + 1).contains(&used), "{used}");
 }
 

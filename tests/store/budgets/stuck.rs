@@ -226,6 +226,7 @@ async fn a_waiter_far_behind_in_one_queue_keeps_its_first_place_in_another() {
     let first = tokio::spawn(waiter(&store, [rate(60, MINUTE), tokens(60, MINUTE, 1)]));
     sleep(5 * SECOND).await;
     let second = tokio::spawn(waiter(&store, rate(60, MINUTE)));
+    // The rate has room after a second, but the first waiter's place keeps it.
     for _ in 0..60 {
         sleep(SECOND).await;
         refused(&store, rate(60, MINUTE));
@@ -241,7 +242,7 @@ async fn a_waiter_far_behind_in_one_queue_keeps_its_first_place_in_another() {
 /// Each waiter releases its permit of the paused limit when its turn comes, and gets it again before all others.
 #[tokio::test(start_paused = true)]
 async fn waiters_keep_their_order_in_a_pause_of_a_narrower_limit() {
-    for (at, time) in [(700, 2_000), (900, 300), (100, 900)] {
+    for (begins_ms, lasts_ms) in [(700, 2_000), (900, 300), (100, 900)] {
         let store = MemorySemaphore::new();
         let held = granted(&store, tokens(60, MINUTE, 60));
         let (order, mut waiting) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
@@ -257,15 +258,19 @@ async fn waiters_keep_their_order_in_a_pause_of_a_narrower_limit() {
                 sleep(SECOND).await;
             });
         }
-        sleep(Duration::from_millis(at)).await;
-        pause(&store, "concurrency", Duration::from_millis(time)).await;
+        sleep(Duration::from_millis(begins_ms)).await;
+        pause(&store, "concurrency", Duration::from_millis(lasts_ms)).await;
         sleep(4 * SECOND).await;
         held.settle("tokens", 0);
         drop(held);
         while let Some(served) = waiting.join_next().await {
             served.expect("no panic");
         }
-        assert_eq!(*order.lock().expect("no panic"), [0, 1, 2], "{at} ms");
+        assert_eq!(
+            *order.lock().expect("no panic"),
+            [0, 1, 2],
+            "{begins_ms} ms"
+        );
     }
 }
 

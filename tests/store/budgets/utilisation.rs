@@ -31,6 +31,7 @@ async fn estimates_of_the_mean_use_fill_the_whole_budget_and_larger_ones_leave_a
         (measured[2].share - formula).abs() <= 0.05,
         "{measured:?}, not {formula}"
     );
+    // In no window is more used than one and a half times the limit.
     assert!(
         measured.iter().all(|measured| measured.peak <= 1.5),
         "{measured:?}"

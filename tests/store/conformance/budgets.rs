@@ -232,7 +232,8 @@ async fn a_request_that_waits_for_a_budget_keeps_its_permits_and_reserves_nothin
 }
 
 async fn a_waiter_is_granted_when_time_has_made_room(store: Store) {
-    // A unit comes back every 400 ms, from the first grant on. So 12 of 10 units take 800 ms, less the clocks' rounding.
+    // Ten of the twelve units fit at first. One comes back every 400 ms, so the last two take 800 ms, less the clocks'
+    // rounding.
     let claim = || rate(10, 4 * Duration::from_secs(1)).with_wait(MINUTE);
     let begun = Instant::now();
     for _ in 0..10 {
@@ -309,7 +310,7 @@ async fn flows_take_turns_by_units(store: Store) {
         order.push_str(flow);
         first = waiter.await.expect("no panic").expect("it is its turn");
     }
-    // x starts at 0, 60 and 120, and y at 0 and 90.
+    // A claim's turn comes after the units that its flow has claimed before: 0, 60 and 120 for x, 0 and 90 for y.
     assert_eq!(order, "xyxyx");
 }
 

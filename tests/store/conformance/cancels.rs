@@ -14,6 +14,7 @@ pub(crate) async fn a_dropped_waiter_leaves_the_queue(store: Store) {
     let second = waiter(&store, claim("a", 1), 2).await;
     let third = waiter(&store, claim("a", 1), 3).await;
     second.abort();
+    // While three wait, this claim is refused as `QueueFull`.
     eventually("the waiter has left the queue", BOUND, async || {
         let next = claim("a", 1)
             .with_wait(Duration::from_millis(1))

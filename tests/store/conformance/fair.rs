@@ -30,6 +30,7 @@ facts! {
     a_flow_that_was_refused_leaves_head_starts_in_force
 }
 
+/// A claim of a flow for the key that all tests here use.
 fn claim_of(flow: &'static str) -> Claim {
     claim("a", 1).with_flow(flow)
 }
@@ -65,7 +66,7 @@ impl Crowd {
             "{name} waits"
         );
         self.waiters.push((name, tokio::spawn(acquire)));
-        self.settle().await;
+        self.wait_until_joined().await;
     }
 
     async fn join_all(&mut self, flow: &'static str, count: usize) {
@@ -89,7 +90,7 @@ impl Crowd {
     }
 
     /// Waits until all claims have joined: the store answers a later claim after them.
-    async fn settle(&self) {
+    async fn wait_until_joined(&self) {
         let refused = self.store.acquire(claim("a", 1)).await;
         assert!(
             matches!(refused, Err(AcquireError::Full { .. })),
@@ -150,6 +151,7 @@ async fn flows_are_served_in_the_ratio_of_their_shares(store: Store) {
     }
     let order = crowd.order().await;
     for (flow, share) in [("one", 1), ("two", 2), ("four", 4)] {
+        // Seven rounds, in which all three flows still wait.
         let count = order[..49].iter().filter(|name| **name == flow).count();
         assert!(
             count.abs_diff(7 * share) <= 1,
@@ -161,6 +163,7 @@ async fn flows_are_served_in_the_ratio_of_their_shares(store: Store) {
 async fn a_claim_costs_its_flow_one_turn_for_each_unit(store: Store) {
     let limit = |flow| claim("a", 3).with_flow(flow);
     let mut crowd = Crowd::new(store).await;
+    // The crowd's own permit leaves two units of a limit of 3.
     let others = crowd.store.acquire(claim("a", 3).with_weight(2)).await;
     let others = others.expect("there is room for two more");
     for _ in 0..4 {
@@ -171,6 +174,7 @@ async fn a_claim_costs_its_flow_one_turn_for_each_unit(store: Store) {
     }
     assert!(others.release().await);
     let order = crowd.order().await;
+    // Two heavy claims have as many units as six light ones.
     let heavy = order[..8].iter().filter(|name| **name == "heavy");
     assert_eq!(heavy.count(), 2, "{order:?}");
 }
@@ -210,6 +214,7 @@ async fn a_claim_that_leaves_last_gives_its_turn_back(store: Store) {
     crowd.join_all("ann", 2).await;
     for _ in 0..5 {
         crowd.join("ann", claim_of("ann")).await;
+        // The claim that has just joined.
         crowd.leave(5).await;
     }
     crowd.join_all("ann", 1).await;
@@ -223,8 +228,9 @@ async fn a_claim_that_leaves_gives_its_turn_to_the_next_one_of_its_flow(store: S
     for name in ["first", "second", "third"] {
         crowd.join(name, claim_of("ann")).await;
     }
+    // The first of ann.
     crowd.leave(3).await;
-    crowd.settle().await;
+    crowd.wait_until_joined().await;
     let order = crowd.order().await;
     assert_eq!(order, ["bob", "second", "bob", "third", "bob"]);
 }
@@ -233,9 +239,10 @@ async fn a_flow_whose_claims_have_given_up_owes_nothing(store: Store) {
     let mut crowd = Crowd::new(store).await;
     crowd.join_all("bob", 5).await;
     crowd.join_all("ann", 5).await;
+    // All claims of ann leave.
     for _ in 0..5 {
         crowd.leave(5).await;
-        crowd.settle().await;
+        crowd.wait_until_joined().await;
     }
     crowd.join_all("ann", 1).await;
     let order = crowd.order().await;

@@ -21,6 +21,7 @@ pub(crate) async fn another_policy_is_another_semaphore(store: Store) {
 fn odd_keys(count: usize) -> HashSet<Vec<u8>> {
     let alphabet = b"{}:#%\0\r\n\xff\xc3a*[]? \"\\-._@+";
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    // Pseudo-random numbers (xorshift).
     let mut random = move || {
         state ^= state << 13;
         state ^= state >> 7;

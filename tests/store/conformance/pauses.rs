@@ -60,7 +60,7 @@ const SLACK: Duration = Duration::from_secs(60);
 /// A pause that ends by itself, long enough for everything that a test does within it.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// The server's clock yields whole milliseconds.
+/// By how much a time may be wrong, because the server's clock yields whole milliseconds.
 const TICK: Duration = Duration::from_millis(2);
 
 async fn pause(store: &Store, time: Duration) {
@@ -83,7 +83,7 @@ async fn resume_key(store: &Store, claim: &Claim) -> bool {
 
 /// The rest of the pause that refused a claim.
 #[track_caller]
-fn left(refused: Result<Permit, AcquireError>, claim: &Claim) -> Duration {
+fn rest_of_pause(refused: Result<Permit, AcquireError>, claim: &Claim) -> Duration {
     match refused {
         Err(AcquireError::Paused {
             policy,
@@ -97,7 +97,7 @@ fn left(refused: Result<Permit, AcquireError>, claim: &Claim) -> Duration {
 /// Asserts that a claim is refused because its key is paused for `time`, less a moment.
 async fn assert_paused(store: &Store, claim: Claim, time: Duration) {
     let refused = within("it is answered", BOUND * 2, store.acquire(claim.clone()));
-    let left = left(refused.await, &claim);
+    let left = rest_of_pause(refused.await, &claim);
     assert!(left <= time && left + SLACK > time, "{left:?} of {time:?}");
 }
 
@@ -138,7 +138,7 @@ async fn assert_order(waiters: Vec<Waiter>) {
 
 async fn a_paused_key_grants_nothing_and_refuses_with_the_remaining_time(store: Store) {
     pause(&store, LONG).await;
-    let first = left(store.acquire(claim("a", 5)).await, &claim("a", 5));
+    let first = rest_of_pause(store.acquire(claim("a", 5)).await, &claim("a", 5));
     sleep(TICK * 2).await;
     for _ in 0..20 {
         let refused = store.acquire(claim("a", 5)).await;
@@ -146,7 +146,7 @@ async fn a_paused_key_grants_nothing_and_refuses_with_the_remaining_time(store: 
             matches!(refused, Err(AcquireError::Paused { limit: 5, .. })),
             "{refused:?}"
         );
-        let left = left(refused, &claim("a", 5));
+        let left = rest_of_pause(refused, &claim("a", 5));
         assert!(left < first && left + SLACK > LONG, "{left:?}");
     }
 }
@@ -226,7 +226,7 @@ async fn a_claim_that_does_not_wait_is_granted_after_the_end(store: Store) {
     eventually("it is granted", BOUND, async || {
         let answer = store.acquire(claim("a", 1)).await;
         if answer.is_err() {
-            let left = left(answer, &claim("a", 1));
+            let left = rest_of_pause(answer, &claim("a", 1));
             assert!(left <= SHORT / 2, "{left:?}");
             return false;
         }
@@ -270,7 +270,7 @@ async fn a_pause_that_is_made_longer_holds_back_the_waiters(store: Store) {
     until_waiting(&store, 3).await;
     pause(&store, LONG).await;
     let refused = within("it is refused", SHORT * 20, short).await;
-    left(refused.expect("no panic"), &claim("a", 1));
+    rest_of_pause(refused.expect("no panic"), &claim("a", 1));
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
     assert!(resume(&store).await);
     assert_order(waiters).await;
@@ -290,6 +290,7 @@ async fn a_pause_that_is_never_polled_or_has_no_key_pauses_nothing(store: Store)
     assert!(store.acquire(claim("a", 1)).await.is_ok());
     let empty = store.pause(&Policy::DEFAULT, &"".into(), LONG, "");
     assert!(empty.await.is_err());
+    // The policy of locks is reserved.
     let lock = store.pause(&Policy::from("lock"), &"a".into(), LONG, "");
     assert!(lock.await.is_err());
 }
@@ -327,7 +328,7 @@ async fn a_claim_that_waits_already_is_refused_if_its_wait_ends_before_the_pause
     let patient = waiter(&store, claim("a", 1), 2).await;
     pause(&store, LONG).await;
     let refused = within("it is refused", BOUND * 2, waits).await;
-    left(refused.expect("no panic"), &claim("a", 1));
+    rest_of_pause(refused.expect("no panic"), &claim("a", 1));
     until_waiting(&store, 1).await;
     assert!(held.release().await && resume(&store).await);
     drop(granted(patient).await);
@@ -374,11 +375,11 @@ async fn a_growth_is_refused_and_a_smaller_weight_is_not(store: Store) {
     let permit = permit.expect("there is room");
     pause(&store, LONG).await;
     let refused = permit.resize(4).await.expect_err("it is paused");
-    left(Err(refused), &claim("a", 5));
+    rest_of_pause(Err(refused), &claim("a", 5));
     assert_eq!(permit.weight(), 3);
     permit.resize(1).await.expect("it becomes lighter");
     let refused = permit.resize(2).await.expect_err("it is paused");
-    left(Err(refused), &claim("a", 5));
+    rest_of_pause(Err(refused), &claim("a", 5));
     assert_eq!(counts(&store).await.units, 1);
     assert!(resume(&store).await);
     permit.resize(5).await.expect("there is room");
@@ -390,10 +391,10 @@ async fn a_paused_level_refuses_and_nothing_of_the_others_is_taken(store: Store)
     for (number, level) in claims.iter().enumerate() {
         pause_key(&store, level, LONG).await;
         let refused = store.acquire_all(claims.clone().into()).await;
-        left(refused, level);
+        rest_of_pause(refused, level);
         let waits = claims.clone().map(|claim| claim.with_wait(LONG / 2));
         let refused = store.acquire_all(waits.into());
-        left(within("it is answered", BOUND * 2, refused).await, level);
+        rest_of_pause(within("it is answered", BOUND * 2, refused).await, level);
         let mut others = claims.to_vec();
         let _ = others.remove(number);
         until_held(&store, &others, &[0, 0]).await;
@@ -441,6 +442,7 @@ async fn a_pause_holds_back_a_claim_that_waits_for_a_wider_limit_and_no_other_wa
         assert!(held.release().await);
         let other = store.acquire(claims[2].clone().with_wait(BOUND));
         let other = within("the widest limit is free", BOUND, other).await;
+        // On a busy machine the pause may already be over.
         let is_before = paused_at.elapsed() < SHORT - TICK;
         assert!(!waiter.is_finished() || !is_before);
         assert!(other.expect("there is room").release().await);
@@ -463,7 +465,7 @@ async fn a_pause_refuses_a_claim_that_waits_for_a_wider_limit_if_its_wait_ends_b
         pause_key(&store, &claims[paused], LONG).await;
         assert!(held.release().await);
         let refused = within("it is refused", BOUND, waiter).await;
-        let left = left(refused.expect("no panic"), &claims[paused]);
+        let left = rest_of_pause(refused.expect("no panic"), &claims[paused]);
         assert!(left <= LONG && left + SLACK > LONG, "{left:?}");
         assert!(resume_key(&store, &claims[paused]).await);
         until_held(&store, &claims, &[0, 0, 0]).await;
@@ -482,7 +484,7 @@ async fn a_pause_refuses_a_claim_that_waits_for_a_wider_limit_and_not_for_the_pa
     pause_key(&store, &narrow, LONG).await;
     assert!(held.release().await);
     let refused = within("it is refused", BOUND, waiter).await;
-    let left = left(refused.expect("no panic"), &narrow);
+    let left = rest_of_pause(refused.expect("no panic"), &narrow);
     assert!(left <= LONG && left + SLACK > LONG, "{left:?}");
     assert!(resume_key(&store, &narrow).await);
     until_held(&store, &all, &[0, 0]).await;
@@ -587,6 +589,7 @@ async fn listed(store: &Store) -> Vec<StoredKey> {
 
 async fn usage_counts_and_keys_show_a_pause(store: Store) {
     assert_eq!(listed(&store).await, []);
+    // In Redis, `.!.` marks the entry of a pause.
     let (policy, key, note) = (Policy::DEFAULT, "a".into(), "429, »later«: 5.!.x");
     let paused_at = SystemTime::now();
     let paused = store.pause(&policy, &key, LONG, note).await;

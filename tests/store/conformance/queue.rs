@@ -13,12 +13,12 @@ use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
 
 pub(crate) type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 
-/// Waits until `count` claims wait for `a` under a limit of 1.
+/// Waits until at least `count` claims wait for `a` under a limit of 1.
 pub(crate) async fn until_waiting(store: &Store, count: u32) {
     until_queued(store, &claim("a", 1), count).await;
 }
 
-/// Waits until the queue of `claim` has `count` waiters. A claim that allows no more than those is then refused.
+/// Waits until the queue of `claim` has at least `count` waiters. A claim that allows no more is then refused.
 pub(crate) async fn until_queued(store: &Store, claim: &Claim, count: u32) {
     eventually("the queue has the expected length", BOUND * 4, async || {
         let next = claim

@@ -163,6 +163,7 @@ async fn a_change_that_is_dropped_anywhere_leaves_several_limits_alike(store: St
     let permit = store.acquire_all(claims.clone().into()).await;
     let permit = permit.expect("there is room");
     for round in 0..60_u32 {
+        // 1, 4 or 7.
         let weight = 1 + round % 3 * 3;
         let mut change = Box::pin(permit.resize(weight));
         for _ in 0..round {

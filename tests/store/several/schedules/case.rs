@@ -93,7 +93,7 @@ impl Case {
     }
 
     /// Waits until the store is in one of the possible states.
-    pub(crate) async fn settle(&mut self) -> Outcome {
+    pub(crate) async fn wait_until_possible(&mut self) -> Outcome {
         let start = Instant::now();
         loop {
             let is_late = start.elapsed() > BOUND;

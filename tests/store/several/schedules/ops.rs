@@ -87,7 +87,7 @@ impl Case {
             _ => {
                 self.spawn(id, LONG_WAIT);
                 self.apply(&[Step::Arrive(id, 0)], |_| {});
-                self.settle().await
+                self.wait_until_possible().await
             }
         }
     }
@@ -114,7 +114,7 @@ impl Case {
             Err(error) => self.refused(id, wait, &error)?,
             Ok(_) => return Err("there was no room".to_owned()),
         }
-        self.settle().await
+        self.wait_until_possible().await
     }
 
     /// A refusal rules out the states in which the model refuses at another level.
@@ -139,7 +139,7 @@ impl Case {
         self.waiters.remove(&id);
         let steps = self.free_steps(id);
         self.apply(&steps, |_| {});
-        self.settle().await
+        self.wait_until_possible().await
     }
 
     pub(crate) async fn release(&mut self, id: Id) -> Outcome {
@@ -167,7 +167,7 @@ impl Case {
     async fn freed(&mut self, id: Id) -> Outcome {
         let steps = self.free_steps(id);
         self.apply(&steps, |state| state.granted.retain(|other| *other != id));
-        self.settle().await
+        self.wait_until_possible().await
     }
 
     /// Cancels and releases everything that an owner has, as when the owner ends.

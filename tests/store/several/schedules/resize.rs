@@ -33,7 +33,7 @@ impl Case {
             }
         };
         self.check_answer(&change, &answer)?;
-        self.settle().await?;
+        self.wait_until_possible().await?;
         self.weighs_as_expected(id)
     }
 
