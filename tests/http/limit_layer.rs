@@ -192,6 +192,7 @@ async fn under_finish_a_call_outlives_its_permit() {
     assert!(call.as_mut().now_or_never().is_none());
 }
 
+/// A limit in shadow counts the requests that fit, and refuses none.
 #[tokio::test]
 async fn in_shadow_every_request_is_admitted() {
     let layer = by_account(1, MemorySemaphore::new()).with_shadow(true);

@@ -34,6 +34,7 @@ async fn a_stream_has_the_words_of_the_prompt_up_to_max_tokens_and_an_end() {
 #[tokio::test]
 async fn an_answer_has_the_fields_of_each_policy_of_its_tenant() {
     let gateway = Gateway::start(&REFUSING).await;
+    // The request reserves 100 tokens of the default budgets.
     let answer = gateway.stream("ann", 100).await;
     let policies = [
         r#""requests";q=5;qu="concurrent-requests""#,

@@ -26,7 +26,7 @@ enum Loss {
 }
 
 /// A server whose handler works until the test lets it end.
-struct Works {
+struct Fixture {
     server: Server,
     witness: InFlight,
     end: Arc<Notify>,
@@ -38,7 +38,7 @@ async fn work(Extension((witness, end)): Extension<(InFlight, Arc<Notify>)>) -> 
     "done"
 }
 
-impl Works {
+impl Fixture {
     /// Starts a server with one permit that other requests can wait for.
     async fn start(store: &impl Store, on_lost: OnLost, loss: Loss) -> Self {
         let (witness, end) = (InFlight::default(), Arc::new(Notify::new()));
@@ -71,8 +71,8 @@ impl Works {
     ) -> [JoinHandle<Response<Incoming>>; 2] {
         let client = Client::new(http, &self.server);
         let first = tokio::spawn(async move { client.get("/work").await });
-        let works = async || self.inside() == 1;
-        eventually("the handler works", BOUND, works).await;
+        let is_working = async || self.inside() == 1;
+        eventually("the handler works", BOUND, is_working).await;
         let next = next(http, &self.server);
         if let Loss::Revocation = loss {
             revoke(store).await;
@@ -93,10 +93,14 @@ async fn answered(request: JoinHandle<Response<Incoming>>) -> Response<Incoming>
 }
 
 async fn aborted(store: impl Store, http: Http, loss: Loss) {
-    let mut works = Works::start(&store, OnLost::Abort, loss).await;
-    let [first, next] = works.lose(&store, http, loss).await;
+    let mut fixture = Fixture::start(&store, OnLost::Abort, loss).await;
+    let [first, next] = fixture.lose(&store, http, loss).await;
     let first = answered(first).await;
-    assert_eq!(works.inside(), 0, "{http:?} {loss:?}: the handler goes on");
+    assert_eq!(
+        fixture.inside(),
+        0,
+        "{http:?} {loss:?}: the handler goes on"
+    );
     assert_eq!(first.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(first.headers().contains_key("retry-after"));
     let (problem, _) = read(first).await;
@@ -104,21 +108,21 @@ async fn aborted(store: impl Store, http: Http, loss: Loss) {
     assert_eq!(problem["detail"], "the permit was lost");
     assert_eq!(answered(next).await.status(), StatusCode::OK);
     // Ends the next response.
-    drop(works.server.feed().await);
+    drop(fixture.server.feed().await);
 }
 
 async fn finished(store: impl Store, http: Http, loss: Loss) {
-    let mut works = Works::start(&store, OnLost::Finish, loss).await;
-    let [first, next] = works.lose(&store, http, loss).await;
+    let mut fixture = Fixture::start(&store, OnLost::Finish, loss).await;
+    let [first, next] = fixture.lose(&store, http, loss).await;
     assert_eq!(answered(next).await.status(), StatusCode::OK);
     // Ends the next response.
-    drop(works.server.feed().await);
+    drop(fixture.server.feed().await);
     assert_eq!(
-        works.inside(),
+        fixture.inside(),
         1,
         "{http:?} {loss:?}: the handler has ended"
     );
-    works.end.notify_one();
+    fixture.end.notify_one();
     let first = answered(first).await;
     assert_eq!(first.status(), StatusCode::OK);
     assert_eq!(read(first).await.0, "done");

@@ -20,7 +20,7 @@ const FREED: Page = Page {
 };
 
 async fn assert_freed(server: &Server, case: &str) {
-    server.holds(0).await;
+    server.wait_until_held(0).await;
     assert_eq!(server.page(), FREED, "{case}");
 }
 
@@ -98,7 +98,7 @@ async fn a_client_that_hangs_up_frees_the_permit() {
             if has_head {
                 assert!(head(&mut socket).await.starts_with("HTTP/1.1 200 "));
             }
-            server.holds(1).await;
+            server.wait_until_held(1).await;
             let _half = hang_up(socket, way).await;
             assert_freed(&server, way).await;
             assert!(!has_head || server.feed().await.is_closed());
@@ -134,7 +134,7 @@ async fn a_request_or_a_response_that_the_client_drops_frees_the_permit() {
         let client = Client::new(http, &server);
         tokio::select! {
             _ = client.send(Method::GET, "/never", "alice") => panic!("an answer"),
-            () = server.holds(1) => {}
+            () = server.wait_until_held(1) => {}
         }
         assert_freed(&server, &format!("{http:?}, a request")).await;
     }
@@ -149,7 +149,7 @@ async fn a_reset_stream_frees_its_own_permit_only() {
     let reset = client.get("/stream").await;
     assert_eq!(server.held(), 2);
     drop(reset);
-    server.holds(1).await;
+    server.wait_until_held(1).await;
     let sent = feed.send(Ok(Bytes::from_static(b"still here"))).await;
     sent.expect("the server reads");
     let frame = live.body_mut().frame().await.unwrap().unwrap();
@@ -163,7 +163,7 @@ async fn a_flood_of_reset_streams_leaves_nothing_held() {
     let client = Client::new(Http::Two, &server);
     for round in 1..=20 {
         drop(client.five().await);
-        server.holds(0).await;
+        server.wait_until_held(0).await;
         assert_eq!(server.page().returned, 5 * round);
     }
     assert!(server.feed().await.is_closed());

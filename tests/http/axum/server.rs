@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// Waits until alice holds `count` permits.
-    pub(crate) async fn holds(&self, count: u32) {
+    pub(crate) async fn wait_until_held(&self, count: u32) {
         let is_held = async || self.held() == count;
         eventually("alice holds that many permits", BOUND, is_held).await;
     }

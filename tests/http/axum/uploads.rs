@@ -34,7 +34,7 @@ const MAX_STALL: Duration = Duration::from_secs(2);
 type Upload = StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>;
 
 /// A server whose handlers read request bodies, with a view of the permits in use.
-struct Reads {
+struct Fixture {
     server: Server,
     ledger: Ledger,
     witness: InFlight,
@@ -59,7 +59,7 @@ async fn late(
     whole(witness, body).await
 }
 
-impl Reads {
+impl Fixture {
     async fn start(on_lost: OnLost) -> Self {
         let (ledger, witness, notify) = (Ledger::default(), InFlight::default(), Arc::default());
         let layer = limit(5, ledger.clone()).with_max_stall(MAX_STALL);
@@ -133,20 +133,20 @@ async fn answered(answer: JoinHandle<Response<Incoming>>) -> (StatusCode, Bytes)
 #[tokio::test]
 async fn a_client_that_stalls_gets_503_and_its_handler_is_dropped() {
     for http in BOTH {
-        let reads = Reads::start(OnLost::Abort).await;
-        let (sending, answer) = reads.upload(http, "/whole");
+        let fixture = Fixture::start(OnLost::Abort).await;
+        let (sending, answer) = fixture.upload(http, "/whole");
         assert!(sending.send(5_000).await);
         let (status, _) = answered(answer).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{http:?}");
-        assert_eq!((reads.returned(), reads.inside()), (1, 0));
+        assert_eq!((fixture.returned(), fixture.inside()), (1, 0));
     }
 }
 
 #[tokio::test]
 async fn a_client_that_sends_single_bytes_gets_503_and_its_handler_is_dropped() {
     for http in BOTH {
-        let reads = Reads::start(OnLost::Abort).await;
-        let (sending, answer) = reads.upload(http, "/whole");
+        let fixture = Fixture::start(OnLost::Abort).await;
+        let (sending, answer) = fixture.upload(http, "/whole");
         let trickle = tokio::spawn(async move {
             while sending.send(1).await {
                 sleep(MAX_STALL / 40).await;
@@ -155,19 +155,19 @@ async fn a_client_that_sends_single_bytes_gets_503_and_its_handler_is_dropped() 
         let (status, _) = answered(answer).await;
         trickle.abort();
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{http:?}");
-        assert_eq!((reads.returned(), reads.inside()), (1, 0));
+        assert_eq!((fixture.returned(), fixture.inside()), (1, 0));
     }
 }
 
 #[tokio::test]
 async fn by_default_the_handler_of_a_stalled_client_goes_on_without_a_permit() {
     for http in BOTH {
-        let reads = Reads::start(OnLost::Finish).await;
-        let (sending, answer) = reads.upload(http, "/whole");
+        let fixture = Fixture::start(OnLost::Finish).await;
+        let (sending, answer) = fixture.upload(http, "/whole");
         assert!(sending.send(1).await);
-        let is_back = async || reads.returned() == 1;
+        let is_back = async || fixture.returned() == 1;
         eventually("the permit is returned", BOUND, is_back).await;
-        assert_eq!(reads.inside(), 1);
+        assert_eq!(fixture.inside(), 1);
         assert!(sending.send(1).await);
         drop(sending);
         assert_eq!(answered(answer).await, (StatusCode::OK, "2".into()));
@@ -177,15 +177,15 @@ async fn by_default_the_handler_of_a_stalled_client_goes_on_without_a_permit() {
 #[tokio::test]
 async fn a_client_that_is_slow_and_honest_keeps_its_permit() {
     for http in BOTH {
-        let reads = Reads::start(OnLost::Abort).await;
-        let (sending, answer) = reads.upload(http, "/whole");
+        let fixture = Fixture::start(OnLost::Abort).await;
+        let (sending, answer) = fixture.upload(http, "/whole");
         let (end, mut sent) = (Instant::now() + 2 * MAX_STALL, 0);
         while Instant::now() < end {
             assert!(sending.send(1_500).await);
             sent += 1_500;
             sleep(MAX_STALL / 20).await;
         }
-        assert_eq!(reads.returned(), 0);
+        assert_eq!(fixture.returned(), 0);
         drop(sending);
         assert_eq!(
             answered(answer).await,
@@ -197,12 +197,12 @@ async fn a_client_that_is_slow_and_honest_keeps_its_permit() {
 #[tokio::test]
 async fn a_handler_that_does_not_read_keeps_its_permit() {
     for http in BOTH {
-        let reads = Reads::start(OnLost::Abort).await;
-        let (sending, answer) = reads.upload(http, "/late");
+        let fixture = Fixture::start(OnLost::Abort).await;
+        let (sending, answer) = fixture.upload(http, "/late");
         assert!(sending.send(1).await);
         sleep(2 * MAX_STALL).await;
-        assert_eq!(reads.returned(), 0);
-        reads.late.notify_one();
+        assert_eq!(fixture.returned(), 0);
+        fixture.late.notify_one();
         drop(sending);
         assert_eq!(answered(answer).await, (StatusCode::OK, "1".into()));
     }

@@ -183,6 +183,7 @@ async fn a_query_that_is_not_understood_names_the_parameter() {
         ("keys?policy=a&policy=a", "policy"),
         ("keys?cursor=%FF", "cursor"),
         ("keys?cursor=", "cursor"),
+        // A cursor of the store in memory is the number of a shard, below 64, and a hash in base 16.
         ("keys?cursor=1", "cursor"),
         ("keys?cursor=64.0", "cursor"),
         ("keys?cursor=-1.0", "cursor"),

@@ -64,15 +64,15 @@ impl Busy {
     }
 
     /// Starts a request and returns once it waits at `position` in the queue.
-    async fn wait(&self, position: u32) -> JoinHandle<Response<Incoming>> {
+    async fn spawn_waiter(&self, position: u32) -> JoinHandle<Response<Incoming>> {
         let client = self.client.clone();
         let waiting = tokio::spawn(async move { client.get("/full").await });
-        self.waits(position).await;
+        self.wait_until_queued(position).await;
         waiting
     }
 
     /// Waits until alice has `count` waiting requests.
-    async fn waits(&self, count: u32) {
+    async fn wait_until_queued(&self, count: u32) {
         eventually("alice has that many waiting requests", BOUND, async || {
             matches!(self.probe(count).await, AcquireError::QueueFull { .. })
                 && matches!(self.probe(count + 1).await, AcquireError::TimedOut { .. })
@@ -98,11 +98,11 @@ async fn leaves_the_queue(http: Http, store: Store) {
     let mut busy = Busy::start(http, store).await;
     tokio::select! {
         _ = busy.client.send(Method::GET, "/panic", "alice") => panic!("an answer"),
-        () = busy.waits(1) => {}
+        () = busy.wait_until_queued(1) => {}
     }
-    let left = timeout(SOON, busy.waits(0)).await;
+    let left = timeout(SOON, busy.wait_until_queued(0)).await;
     left.expect("it leaves before it counts as dead");
-    let next = busy.wait(1).await;
+    let next = busy.spawn_waiter(1).await;
     busy.end_one().await;
     assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
 }
@@ -128,18 +128,18 @@ async fn a_client_that_hangs_up_leaves_the_queue_to_the_next() {
     let mut busy = Busy::start(Http::One, memory()).await;
     // The handler of `/panic` must never run.
     let closes = open(&busy.server, "/panic").await;
-    busy.waits(1).await;
+    busy.wait_until_queued(1).await;
     let mut closes_its_half = open(&busy.server, "/panic").await;
-    busy.waits(2).await;
+    busy.wait_until_queued(2).await;
     let resets = open(&busy.server, "/panic").await;
-    busy.waits(3).await;
-    let next = busy.wait(4).await;
+    busy.wait_until_queued(3).await;
+    let next = busy.spawn_waiter(4).await;
 
     drop(closes);
     closes_its_half.shutdown().await.expect("it is open");
     resets.set_zero_linger().expect("a TCP socket can be reset");
     drop(resets);
-    busy.waits(1).await;
+    busy.wait_until_queued(1).await;
     busy.end_one().await;
     assert_eq!(next.await.expect("no panic").status(), StatusCode::OK);
 }
@@ -173,11 +173,11 @@ async fn a_client_that_hangs_up_is_noticed_only_after_its_upload_has_been_read()
     let read = Busy::on(server.await, Http::One, store).await;
     for busy in [&unread, &read] {
         let client = upload(&busy.server).await;
-        busy.waits(1).await;
+        busy.wait_until_queued(1).await;
         drop(client);
     }
-    read.waits(0).await;
-    unread.waits(1).await;
+    read.wait_until_queued(0).await;
+    unread.wait_until_queued(1).await;
 }
 
 #[tokio::test]
@@ -202,8 +202,8 @@ async fn waiting_requests_use_up_their_connection_s_streams_unless_few_may_wait(
     };
     // A connection has 200 streams. Five have responses, so only 195 of these requests are sent, and none of bob.
     let all: Vec<_> = (0..200).map(|_| [get(&crowded), get(&bounded)]).collect();
-    crowded.waits(195).await;
-    bounded.waits(50).await;
+    crowded.wait_until_queued(195).await;
+    bounded.wait_until_queued(50).await;
     let unsent = bob(&crowded);
     let answer = timeout(BOUND, bob(&bounded)).await.expect("in time");
     let answer = answer.expect("no panic").expect("a response");

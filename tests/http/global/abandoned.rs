@@ -33,7 +33,7 @@ async fn wait_until_free(memory: &MemorySemaphore) {
 }
 
 /// Polls a service until it is ready.
-async fn becomes_ready(service: Limited) -> Limited {
+async fn poll_until_ready(service: Limited) -> Limited {
     let mut service = service.into_inner();
     let ready = timeout(BOUND, service.ready()).await;
     let Ok(_) = ready.expect("it is ready in time");
@@ -127,7 +127,7 @@ async fn an_idle_service_that_was_shed_pins_no_permit() {
     let held = call(&mut holder).await;
     let _shedding = shed(&layer).await;
     drop(held);
-    becomes_ready(limited(&layer)).await;
+    poll_until_ready(limited(&layer)).await;
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_service_that_is_ready_and_never_called_pins_no_permit() {
     let layer = one(MemorySemaphore::new());
     let mut idle = limited(&layer);
     assert!(is_ready(&mut idle));
-    let mut other = becomes_ready(limited(&layer)).await;
+    let mut other = poll_until_ready(limited(&layer)).await;
     let held = call(&mut other).await;
 
     let Ok(refused) = idle.call(Request::new(String::new())).await;
@@ -161,7 +161,7 @@ async fn a_task_that_waits_for_long_keeps_its_position() {
     let layer = one(MemorySemaphore::new());
     let mut holder = limited(&layer);
     let held = call(&mut holder).await;
-    let first = tokio::spawn(becomes_ready(limited(&layer)));
+    let first = tokio::spawn(poll_until_ready(limited(&layer)));
     sleep(Duration::from_millis(1)).await;
     let second = tokio::spawn(async move {
         let service = limited(&layer).into_inner();

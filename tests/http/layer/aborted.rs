@@ -183,6 +183,7 @@ async fn under_release_at_head_a_lost_permit_ends_the_handler_but_no_body() {
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "ok");
 }
 
+/// A limit in shadow counts the requests that fit, and ends none.
 #[tokio::test(start_paused = true)]
 async fn a_handler_under_a_limit_in_shadow_goes_on() {
     let (memory, witness) = (MemorySemaphore::new(), InFlight::default());

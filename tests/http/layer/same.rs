@@ -82,8 +82,8 @@ fn assert_nested<B>(answer: &Response<B>, case: &str) {
     assert!(values(answer, "retry-after").is_empty(), "{case}");
 }
 
-/// The store in each of the wrappers that users can build, with the wrapper's name. The split sends only keys that begin
-/// with `ann` to it.
+/// The store in each of the wrappers that users can build, with the wrapper's name. The split sends only keys that
+/// begin with `ann` to it.
 pub(crate) fn wrapped(store: &Store) -> Vec<(&'static str, Wrapped)> {
     let other = MemorySemaphore::new();
     let fails = Arc::<AtomicBool>::default();

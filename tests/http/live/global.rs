@@ -2,7 +2,7 @@
 //!
 //! Promises: P2, P24.
 
-use super::{BOUND, Held, arrive, queues, request};
+use super::{BOUND, Held, arrive, request, wait_until_queued};
 use http::{HeaderMap, Request, Response, StatusCode, header::CONTENT_TYPE};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use testing::stores::Store;
@@ -55,7 +55,7 @@ async fn services_that_wait_follow_the_limit_in_the_order_of_their_queue() {
     let service = layer(&store).layer(service_fn(ok));
     let held = hold(&store, 1).await;
     let first = arrive(&service);
-    queues(&shared(&store), 9).await;
+    wait_until_queued(&shared(&store), 9).await;
     let second = arrive(&service);
     set(&store, Some(2)).await;
     let answer = done(first).await;
@@ -77,7 +77,7 @@ async fn a_service_keeps_its_position_in_a_full_queue() {
     let waits = layer(&store).with_max_waiting(1);
     let waits = arrive(&waits.layer(service_fn(ok)));
     for limit in 2..5 {
-        queues(&shared(&store), 10).await;
+        wait_until_queued(&shared(&store), 10).await;
         set(&store, Some(limit)).await;
     }
     assert!(!waits.is_finished(), "nothing is free");
@@ -106,7 +106,7 @@ async fn a_closed_key_is_forbidden_to_waiting_requests_too() {
     let waits = keyed(&store).with_wait(Duration::from_secs(60));
     let waits = waits.layer(service_fn(ok));
     let waiting = arrive(&waits);
-    queues(&shared(&store), 9).await;
+    wait_until_queued(&shared(&store), 9).await;
     let global = layer(&store).layer(service_fn(ok));
     let waiting_globally = arrive(&global);
     set(&store, Some(0)).await;
@@ -173,6 +173,7 @@ async fn refusals_show_the_limit_in_force_whatever_the_layer_says() {
     assert_eq!(answer.headers()["ratelimit"], "\"concurrency\";r=1");
 }
 
+/// A limit in shadow counts the requests that fit, and refuses none.
 #[tokio::test]
 async fn a_limit_in_shadow_follows_the_limit_in_force() {
     let store = MemorySemaphore::new();

@@ -26,8 +26,8 @@ pub(crate) fn request() -> Request<String> {
     Request::new(String::new())
 }
 
-/// Returns once a claim of ann waits. `limit` must be above the units that are held.
-pub(crate) async fn queues(store: &Store, limit: u32) {
+/// Waits until a claim of ann waits in the queue. `limit` must be above the units that are held.
+pub(crate) async fn wait_until_queued(store: &Store, limit: u32) {
     // A claim that does not wait may not pass the queue, so it is refused as soon as another claim waits.
     eventually("it waits", BOUND, async || {
         let claim = Claim::new("ann").with_limit(limit);

@@ -1,6 +1,6 @@
 //! Requests that wait while the limit changes.
 
-use super::{BOUND, Held, arrive, layer, queues};
+use super::{BOUND, Held, arrive, layer, wait_until_queued};
 use http::Response;
 use std::{convert::Infallible, time::Duration};
 use testing::{
@@ -33,7 +33,7 @@ async fn a_waiting_request_keeps_its_limit_and_position(store: Store) {
     let first = arrive(&service);
     wait_until_admitted(&first).await;
     let old = arrive(&service);
-    queues(&store, 9).await;
+    wait_until_queued(&store, 9).await;
     operator.send(3).expect("the layer lives");
     let new = arrive(&service);
     tokio::time::sleep(SOON).await;

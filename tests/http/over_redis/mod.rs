@@ -31,7 +31,7 @@ async fn is_free(store: &RedisSemaphore) -> bool {
 }
 
 /// Deletes the entry of the only permit and gives its place to another holder for one lease.
-async fn delete(raw: &mut Raw) {
+async fn replace_holder(raw: &mut Raw) {
     assert_eq!(raw.cmd(&["DEL", HELD]).await.int(), 1, "it was not there");
     let end = raw.server_time_ms().await + LEASE.as_millis() as i64;
     let [limit, weight] = [1, 1];
@@ -46,7 +46,7 @@ async fn a_body_whose_permit_was_deleted_ends_in_an_error_if_the_layer_says_so()
     let mut streaming = Streaming::start(&store, OnLost::Abort).await;
     streaming.assert_flows().await;
     let mut raw = Raw::connect(server.port()).await;
-    delete(&mut raw).await;
+    replace_holder(&mut raw).await;
 
     let error = streaming.next().await.expect("it does not just end");
     let error = error.expect_err("it is cut");

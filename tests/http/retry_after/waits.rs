@@ -158,6 +158,7 @@ async fn one_old_stream_does_not_lengthen_the_wait_for_short_requests_beside_it(
 async fn waits_become_short_again_when_holds_do() {
     let service = streams(2);
     assert_eq!(third_wait(&service, "ann", [16, 16]).await, 30);
+    // The longest schedule is over, and the mean contains the last 64 holds.
     sleep(Duration::from_secs(600)).await;
     for _ in 0..200 {
         hold(&service, "ann", Duration::from_millis(10), 0).await;
@@ -198,6 +199,7 @@ async fn a_key_that_was_refused_gets_waits_from_its_own_holds() {
         hold(&service, "ann", Duration::from_secs(10), 0).await;
         hold(&service, "bob", Duration::from_secs(1), 0).await;
     }
+    // The longest schedule is over.
     sleep(Duration::from_secs(600)).await;
     let [ann, bob] = [
         hold(&service, "ann", Duration::ZERO, 1),
@@ -239,6 +241,7 @@ where
             .or_insert(0) += 1;
     }
     assert!(times.keys().all(|wait| (1..=30).contains(wait)));
+    // About 33 in each second.
     let are_spread = |wait| (25..=45).contains(&times[&wait]);
     assert!((1..29).all(are_spread), "{times:?}");
     sleep(Duration::from_secs(60)).await;
@@ -301,6 +304,7 @@ async fn a_storm_that_is_over_makes_nobody_wait_longer() {
         }
         longest
     };
+    // The first holds make the mean. After an hour the schedule is over.
     longest_wait().await;
     sleep(Duration::from_secs(3_600)).await;
     let before = longest_wait().await;

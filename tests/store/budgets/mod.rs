@@ -1,4 +1,5 @@
-//! Budgets: units that come back with time.
+//! Budgets: units that come back with time. A claim with an estimate reserves units. They are *settled* with the number
+//! that was used: these are spent and come back with time, and the end of the permit frees the rest.
 //!
 //! Promises: P26.
 

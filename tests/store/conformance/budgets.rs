@@ -1,4 +1,5 @@
-//! Budgets, in every store.
+//! Budgets, in every store: units that come back with time. A claim with an estimate reserves units. They are *settled*
+//! with the number that was used: these are spent, and the end of the permit frees the rest.
 //!
 //! Promises: P26.
 

@@ -1,4 +1,5 @@
-//! Fair queues, in every store: waiting flows are served in turns.
+//! Fair queues, in every store: waiting flows are served in turns. A flow is the tenant of a claim, and its share is
+//! the number of its turns in a round.
 //!
 //! Promises: P16.
 

@@ -1,4 +1,5 @@
-//! The order of claims with head starts, in every store.
+//! The order of claims with head starts, in every store. A claim with a head start waits in the queue as if it had
+//! arrived that much earlier.
 //!
 //! Promises: P12.
 

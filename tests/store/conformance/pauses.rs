@@ -1,4 +1,4 @@
-//! Paused keys, in every store.
+//! Paused keys, in every store. A paused key grants nothing until the pause ends or is resumed.
 //!
 //! Promises: P17.
 

@@ -47,7 +47,7 @@ impl Fixture {
     }
 
     /// Waits until a process holds the lock, if only for a moment. Returns its index.
-    async fn holder(&self) -> usize {
+    async fn wait_for_holder(&self) -> usize {
         let mut found = None;
         eventually("a process holds the lock", BOUND, async || {
             let holder = holder(&self.witness.read());
@@ -68,8 +68,8 @@ impl Fixture {
     }
 
     /// Kills the holder and starts a new process to replace it.
-    async fn kill(&mut self) {
-        let mut victim = self.processes.swap_remove(self.holder().await);
+    async fn replace_holder(&mut self) {
+        let mut victim = self.processes.swap_remove(self.wait_for_holder().await);
         victim.kill();
         self.witness.write("killed", victim.id(), 0);
         self.start_process();
@@ -89,12 +89,12 @@ async fn no_two_live_holders_although_processes_are_killed_and_stopped() {
     let mut fixture = Fixture::new(3);
     for _ in 0..3 {
         fixture.until_granted(5).await;
-        fixture.kill().await;
+        fixture.replace_holder().await;
         fixture.until_granted(5).await;
-        fixture.stop(fixture.holder().await).await;
+        fixture.stop(fixture.wait_for_holder().await).await;
         fixture.until_granted(5).await;
-        // A process that does not hold the lock.
-        fixture.stop((fixture.holder().await + 1) % 3).await;
+        let waiter = (fixture.wait_for_holder().await + 1) % 3;
+        fixture.stop(waiter).await;
     }
     fixture.until_granted(5).await;
     let findings = judge(&fixture.witness.read());

@@ -76,6 +76,7 @@ fn paused<T>(test: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(test)
 }
 
+/// A claim with a head start waits in the queue as if it had arrived that much earlier.
 #[tokio::test(start_paused = true)]
 async fn a_head_start_counts_from_the_arrival() {
     let store = MemorySemaphore::new();
