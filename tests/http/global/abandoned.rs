@@ -162,6 +162,7 @@ async fn a_task_that_waits_for_long_keeps_its_position() {
     let mut holder = limited(&layer);
     let held = call(&mut holder).await;
     let first = tokio::spawn(poll_until_ready(limited(&layer)));
+    // The first joins the queue.
     sleep(Duration::from_millis(1)).await;
     let second = tokio::spawn(async move {
         let service = limited(&layer).into_inner();

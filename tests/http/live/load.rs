@@ -122,6 +122,7 @@ async fn nobody_is_admitted_above_the_limit_in_force(store: Store) {
 /// under this limit and that all its units are used.
 async fn assert_in_force(operator: &watch::Sender<u32>, witness: &Witness, limit: u32) {
     operator.send(limit).expect("the layer lives");
+    // A request takes 3 ms.
     sleep(Duration::from_millis(300)).await;
     witness.most.store(0, SeqCst);
     witness.now.store(limit, SeqCst);

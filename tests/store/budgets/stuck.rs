@@ -285,6 +285,7 @@ async fn the_end_of_a_pause_lets_a_waiter_in_at_once() {
     pause(&store, "tokens", MINUTE).await;
     assert!((&mut waiting).now_or_never().is_none());
     let waiting = tokio::spawn(waiting);
+    // The task waits for the end of the pause.
     sleep(Duration::from_millis(10)).await;
     let resumed = store.resume(&Policy::from_static("tokens"), &"ann".into());
     assert!(resumed.await.expect("it is answered"));

@@ -197,7 +197,7 @@ async fn a_flow_that_was_idle_has_saved_nothing_up(store: Store) {
     crowd.join_all("ann", 20).await;
     crowd.free().await;
     let mut waiters = crowd.waiters.into_iter();
-    // Bob is idle while ann is served.
+    // These are bob's only claim and eight of ann. Bob is idle while ann is served.
     for (_, waiter) in waiters.by_ref().take(9) {
         assert!(granted(waiter).await.release().await);
     }

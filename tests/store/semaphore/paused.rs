@@ -149,6 +149,7 @@ async fn usage_reports_the_same_of_a_permit_while_it_is_held() {
         usage.expect("it answers").held
     };
     let first = shown().await;
+    // A time that is computed at each look would differ now.
     sleep(Duration::from_millis(5)).await;
     assert_eq!(shown().await, first);
     assert!(first[0].since >= begun);
