@@ -173,6 +173,7 @@ impl Wake for Eager {
     }
 }
 
+/// A claim for the only unit of `a` that may wait.
 fn patient() -> Claim {
     Claim::new("a").with_limit(1).with_wait(BOUND)
 }
@@ -474,6 +475,7 @@ impl Drop for Payload {
     }
 }
 
+/// A waker that panics when it is woken.
 fn panics() -> Waker {
     Arc::new(Panics).into()
 }

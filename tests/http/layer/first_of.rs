@@ -75,6 +75,7 @@ async fn a_malformed_key_does_not_count_as_absent() {
 fn if_no_extractor_finds_a_key_the_result_is_that_of_the_last() {
     let none = key::from_fn(|_| None::<Claim>);
     let missing = key::header(ACCOUNT);
+    // No middleware inserts this extension.
     let forgotten = key::from_extension::<u64>();
     let extract = |extractor: &dyn KeyExtractor| {
         extractor.extract(&Request::new(String::new()).into_parts().0)

@@ -290,6 +290,7 @@ async fn keys_are_equal_only_if_their_bytes_are() {
     assert_eq!(memory.busy_keys(), 0);
 }
 
+/// The detail in the 400 for a request whose key is missing or wrong.
 async fn detail<K: KeyExtractor + Clone>(extractor: K, request: Request<String>) -> String {
     let service = ConcurrencyLimitLayer::new(1, extractor, Uncalled).layer(ok());
     let answer = send(&service, request).await;

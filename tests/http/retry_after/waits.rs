@@ -321,7 +321,7 @@ async fn a_storm_that_is_over_makes_nobody_wait_longer() {
 }
 
 /// The first waits of 1,000 accounts, each while its permits are held. With `is_storm`, another account is refused
-/// 4,000 times before that. Without it the same 6 s pass.
+/// 4,000 times before that. Otherwise the same 6 s pass.
 async fn first_waits_of_others(limit: u32, is_storm: bool) -> Vec<u64> {
     let service = streams(limit);
     let mut held = Vec::new();

@@ -22,7 +22,8 @@ async fn resume(store: &MemorySemaphore) {
     assert!(resumed.expect("it is answered"));
 }
 
-/// Queues `count` claims of one unit, disturbs them, and returns their numbers in the order of their grants.
+/// Queues `count` claims of one unit, and runs `disturb` while they wait. Returns their numbers in the order of their
+/// grants.
 async fn order_of(store: &MemorySemaphore, count: u32, disturb: impl AsyncFn()) -> Vec<u32> {
     let (order, mut waiting) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
     for number in 0..count {

@@ -122,6 +122,7 @@ impl Semaphore for Simple {
     }
 }
 
+/// A permit, and its grant.
 fn marked() -> (Marked, Permit) {
     let (marked, claim) = (Marked::default(), Claim::new("alice").with_limit(9));
     let permit = Permit::new(marked.clone(), [(&claim, 1)]);
