@@ -17,7 +17,7 @@ fn parts(kind: &str) -> Parts {
     request.expect("it is valid").into_parts().0
 }
 
-/// The refusal of a claim under this limit, of which all units are held.
+/// The refusal of a claim under this limit while all of its units are held.
 async fn full(limit: u32) -> AcquireError {
     let (store, claim) = (
         MemorySemaphore::new(),
