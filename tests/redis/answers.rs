@@ -30,7 +30,7 @@ async fn permit(store: &RedisSemaphore, key: &str) -> Permit {
     permit.await.expect("there is room")
 }
 
-/// Drops the reply to the next release. Only in a release are the semaphore's four keys followed by a `1`.
+/// Drops the reply to the next release. Only in a release does a `1` follow the semaphore's four keys, as argument 7.
 fn drop_reply_to_release(proxy: &Proxy) {
     proxy.drop_replies_to(1, |args| {
         let is_ann = args.iter().any(|arg| arg.ends_with(b":ann}:held"));
@@ -144,13 +144,15 @@ async fn a_permit_that_max_hold_ended_stays_lost_when_a_refresh_is_answered() {
     .await;
     permit.end_after(Duration::ZERO);
     timeout(BOUND, permit.lost()).await.expect("its end");
+    // Four times the delay, so the refresh is answered within this loop.
     for _ in 0..100 {
         assert!(permit.is_lost(), "alive again");
         sleep(delay / 25).await;
     }
 }
 
-/// Three units of another program. Their ids give leases of an hour, so a later end is clamped to that.
+/// Three units of another program. Their ids state leases of an hour, so the server moves a later end to an hour from
+/// now.
 fn units_of_another() -> [String; 3] {
     [0, 1, 2].map(|unit| id("other", unit, [9, 1, 3_600_000]))
 }

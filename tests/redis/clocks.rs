@@ -20,7 +20,7 @@ const HOUR: i64 = 3_600;
 const LEASE: Duration = Duration::from_secs(2);
 /// The time within which a permit is free after the clock was set: a lease, and slack for a busy machine.
 const FREE: Duration = Duration::from_secs(5);
-/// The lease of five processes that share a limit of three.
+/// The lease of the five processes whose clocks differ. They share a limit of three.
 const SHORT: Duration = Duration::from_millis(900);
 const MISSING: &str = "this test needs libfaketime: `apt-get install faketime`";
 
@@ -35,7 +35,7 @@ struct Skewed {
 }
 
 impl Skewed {
-    /// Starts a process. `libfaketime` leaves the monotonic clock alone.
+    /// Starts a process, and checks that its wall clock is shifted. `libfaketime` leaves the monotonic clock alone.
     fn start(server: &RedisServer, skew: i64) -> Self {
         let monotonic = ["DONT_FAKE_MONOTONIC", "FAKETIME_DONT_FAKE_MONOTONIC"];
         let mut environment = vec![
@@ -124,9 +124,12 @@ async fn processes_with_clocks_minutes_apart_hold_the_limit_and_never_more() {
         }
     }
     for process in fleet {
-        let outcomes = (process.grants, process.refusals);
-        let both = outcomes.0 > 0 && outcomes.1 > 0;
-        assert!(both, "{:+} s: {outcomes:?}", process.skew);
+        let (grants, refusals) = (process.grants, process.refusals);
+        assert!(
+            grants > 0 && refusals > 0,
+            "{:+} s: {grants} grants, {refusals} refusals",
+            process.skew
+        );
     }
 }
 
@@ -144,7 +147,7 @@ async fn permit(store: &RedisSemaphore) -> Permit {
     store.acquire(claim()).await.expect("there is room")
 }
 
-/// A server whose clock can be set, and a store.
+/// A clock that can be set, a server that follows it, and a store.
 async fn fixture(lease: Duration) -> (SteppedClock, RedisServer, RedisSemaphore) {
     let clock = SteppedClock::compile();
     let server = clock.server();
@@ -213,7 +216,7 @@ async fn cancel_in_flight(proxy: &Proxy, store: &RedisSemaphore, delay: Duration
     proxy.delay(Duration::ZERO, Duration::ZERO);
 }
 
-/// A store behind a proxy. The server already knows the scripts.
+/// Like `fixture`, with a proxy in front of the server, which already knows the scripts.
 async fn behind_a_proxy(lease: Duration) -> (SteppedClock, RedisServer, Proxy, RedisSemaphore) {
     let clock = SteppedClock::compile();
     let server = clock.server();

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(30);
-/// A lease that is too long for any waiter to poll.
+/// Under so long a lease, waiters poll only every 5 s.
 const LEASE: Duration = Duration::from_secs(600);
 const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 const ALIVE: &str = "semaphore:2:{concurrency:a}:alive";
@@ -38,6 +38,7 @@ fn claim_of(flow: &str) -> Claim {
         .with_max_waiting(1_000)
 }
 
+/// A permit that fills the key, so that later claims wait.
 async fn held(store: &RedisSemaphore) -> Permit {
     let claim = Claim::new("a").with_limit(1).with_wait(BOUND);
     store.acquire(claim).await.expect("there is room soon")
@@ -90,19 +91,19 @@ async fn a_newcomer_gets_the_second_grant_although_a_thousand_waiters_of_one_flo
     let order = order(granted).await;
     assert_eq!(order[..6], ["ann", "bob", "cid", "ann", "bob", "ann"]);
     assert_eq!(order.len(), 1_003);
-    let left = async || raw.keys("*:queue").await.len() + raw.keys("*:alive").await.len() == 0;
-    eventually("tags end with the queue", BOUND, left).await;
+    let none_left = async || raw.keys("*:queue").await.len() + raw.keys("*:alive").await.len() == 0;
+    eventually("the flows' tags end with the queue", BOUND, none_left).await;
 }
 
-/// The ids of permits and waiters in a call.
+/// The ids of permits and waiters in a call: the only arguments with more than three dots.
 fn ids(call: &Call) -> Vec<&str> {
     let args = call.args[2..].iter().map(String::as_str);
     args.filter(|arg| arg.split('.').count() > 4).collect()
 }
 
-/// The order of the grants to fifty contenders. Also checks the calls that name the queue: a claim and a release for
-/// each contender, and the release of the first permit. Only after a poll may a release be sent twice, if the claim was
-/// granted before that poll was answered.
+/// The order of the grants to fifty contenders. Also checks the 101 calls that name the queue: a claim and a release
+/// for each contender, and the release of the first permit. A release may be sent twice only after a poll: if the claim
+/// was granted before that poll was answered.
 async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
     let (server, mut raw, store) = start().await;
     let mut processes: Vec<_> = (0..4)
@@ -122,6 +123,7 @@ async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
     let granted = processes.iter_mut().flat_map(Process::contended);
     let granted: BTreeMap<_, _> = granted.map(|(name, token)| (token, name)).collect();
     let calls = monitor.calls(&mut raw).await;
+    // A claim that was sent before has -1 in place of its limit.
     let is_poll = |arg: &String| arg.starts_with("-1 ");
     let (polls, calls): (Vec<_>, Vec<_>) = calls
         .iter()
@@ -181,7 +183,8 @@ async fn a_queue_without_flows_stores_its_waiters_and_nothing_else() {
     assert_eq!(order(granted).await.len(), 3);
 }
 
-/// The queue is never empty during this test.
+/// The queue is never empty during this test. In a fair queue, the key `alive` also has a tag for each flow: its member
+/// is `flow:FLOW`.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_tags_of_flows_that_come_and_go_are_forgotten() {
     let (_server, mut raw, store) = start().await;

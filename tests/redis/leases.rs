@@ -107,7 +107,7 @@ async fn a_permit_grows_up_to_the_limit_one_unit_at_a_time() {
         raw.zmembers(HELD).await.len() == 100
     })
     .await;
-    // The ids of the permit's first lease and of at most 32 growths.
+    // The ids of the permit's first lease and of at most 32 growths, because more are merged.
     let ids = ids_of_held(&mut raw).await.len();
     assert!(ids <= 33, "{ids} ids");
 }
@@ -229,7 +229,7 @@ async fn a_second_shutdown_does_not_end_the_first_and_both_return_what_they_coul
 }
 
 /// Asserts that refusals, a hundred grants at once, and a claim that may wait are answered in time.
-async fn serves(store: &RedisSemaphore, raw: &mut Raw) {
+async fn assert_serves(store: &RedisSemaphore, raw: &mut Raw) {
     let soon = BOUND / 4;
     let full = timeout(soon, store.acquire(claim(1))).await;
     let full = full.expect("a full key is answered in time");
@@ -256,8 +256,8 @@ async fn serves(store: &RedisSemaphore, raw: &mut Raw) {
 fn claims_of_a_runtime_are_soon_answered_while_the_runtime_that_connected_is_idle() {
     let server = RedisServer::start();
     let idle = Builder::new_current_thread().enable_all().build();
-    let (idle, busy) = (idle.expect("one"), Runtime::new().expect("two"));
-    let (store, _first) = idle.block_on(async {
+    let (idle, busy) = (idle.expect("it starts"), Runtime::new().expect("it starts"));
+    let (store, _held) = idle.block_on(async {
         let builder = RedisSemaphore::builder()
             .lease(LEASE * 5)
             .timeout(LEASE / 3);
@@ -273,7 +273,7 @@ fn claims_of_a_runtime_are_soon_answered_while_the_runtime_that_connected_is_idl
             matches!(answer, Err(AcquireError::Full { .. }))
         })
         .await;
-        serves(&store, &mut raw).await;
+        assert_serves(&store, &mut raw).await;
     });
 }
 

@@ -33,8 +33,8 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
     builder.connect(server.url()).await.expect("a connection")
 }
 
-/// Runs every verb at least once: a refusal, a wait, a grant, a growth, a refresh and a release.
-pub(crate) async fn is_served_in_full(store: &RedisSemaphore, raw: &mut Raw, prefix: &str) {
+/// Asserts that every verb works: a refusal, a wait, a grant, a growth, a refresh and a release.
+pub(crate) async fn assert_served_in_full(store: &RedisSemaphore, raw: &mut Raw, prefix: &str) {
     let [queue, held] = ["queue", "held"].map(|set| format!("{prefix}{{concurrency:1}}:{set}"));
     let permit = store.acquire(claim(1, 2)).await.expect("there is room");
     permit.resize(2).await.expect("there is room");
@@ -64,7 +64,7 @@ async fn a_server_without_the_commands_that_services_forbid_serves_in_full() {
     assert!(raw.cmd(&["CONFIG", "GET", "save"]).await.error().is_some());
     let store = store(&server).await;
     assert_eq!(store.check().await.expect("nothing is missing"), []);
-    is_served_in_full(&store, &mut raw, "semaphore:2:").await;
+    assert_served_in_full(&store, &mut raw, "semaphore:2:").await;
 }
 
 /// True if the error names this command as missing or forbidden, and the right that allows it.
@@ -136,6 +136,7 @@ async fn calls_have_no_more_arguments_than_services_accept_and_name_every_key_th
         .chain(wide)
         .chain(widest);
     let permits = acquire_each(crowd, &store).await;
+    // The first end of the lease that is seen; 0 before.
     let mut end = 0.0;
     eventually("they are refreshed", BOUND, async || {
         let now = raw.zmembers("semaphore:2:{concurrency:0}:held").await[0].1;
@@ -152,6 +153,7 @@ async fn calls_have_no_more_arguments_than_services_accept_and_name_every_key_th
 
     let calls = monitor.calls(&mut raw).await;
     let most = calls.iter().map(|call| call.args.len()).max();
+    // At least 500, or else the claims did not share calls and the test shows nothing.
     assert!(
         (500..=MOST_ARGUMENTS).contains(&most.unwrap_or(0)),
         "{most:?}"

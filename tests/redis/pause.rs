@@ -52,6 +52,7 @@ async fn a_pause_stops_the_fleet_at_once_and_ends_in_order_although_its_process_
         queued(&mut raw, at + 2).await;
     }
     assert_eq!(fleet[1].acquire("q", "a", 2), None);
+    // Until the pause has ended by the server's clock, the token does not grow.
     loop {
         // Read the token first, because the pause may end between the two commands.
         let last_token = raw.cmd(&["GET", TOKEN]).await;
@@ -209,7 +210,8 @@ async fn held_before(
     (held, waiting)
 }
 
-async fn is_granted_soon_after(held: Permit, waiter: JoinHandle<Result<Permit, AcquireError>>) {
+/// Releases the permit, and asserts that the waiter is granted before its next heartbeat.
+async fn assert_granted_soon_after(held: Permit, waiter: JoinHandle<Result<Permit, AcquireError>>) {
     assert!(held.release().await);
     let start = Instant::now();
     let granted = waiter.await.expect("no panic");
@@ -224,7 +226,7 @@ async fn a_claim_that_waited_before_a_short_pause_is_granted_soon_after_it() {
     let (held, mut waiters) = held_before(&server, &mut raw, 1).await;
     let paused = held.pause("concurrency", Duration::from_millis(300), "");
     paused.await.expect("it is paused");
-    is_granted_soon_after(held, waiters.remove(0)).await;
+    assert_granted_soon_after(held, waiters.remove(0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,7 +239,7 @@ async fn a_waiter_whose_predecessor_leaves_during_a_pause_is_granted_soon_after_
     waiters.remove(0).abort();
     // The pause and the second waiter.
     queued(&mut raw, 2).await;
-    is_granted_soon_after(held, waiters.remove(0)).await;
+    assert_granted_soon_after(held, waiters.remove(0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -256,6 +258,7 @@ async fn the_keys_of_waiters_expire_soon_after_a_long_pause_was_ended() {
     for set in ["queue", "alive"] {
         let key = format!("semaphore:2:{{concurrency:a}}:{set}");
         let ttl = raw.cmd(&["PTTL", &key]).await.int();
+        // The scripts set a TTL of eight leases.
         let most = LEASE.as_millis() as i64 * 8;
         assert!((1..=most).contains(&ttl), "{set}: {ttl} ms");
     }

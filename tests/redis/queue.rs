@@ -88,7 +88,7 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     let server = RedisServer::start();
     let proxy = Proxy::start(&server).await;
     let mut raw = Raw::connect(server.port()).await;
-    // With this long lease no waiter polls, and all have time to join even on a busy machine.
+    // With this long lease a waiter polls only every 5 s, and all have time to join even on a busy machine.
     let builder = RedisSemaphore::builder()
         .lease(Duration::from_secs(600))
         .timeout(BOUND / 4);
@@ -157,8 +157,8 @@ async fn the_waiter_behind_a_cancelled_head_is_granted_at_once() {
     let light = tokio::spawn(store.acquire(claim(3).with_wait(BOUND)));
     queued(&mut raw, 2).await;
     heavy.abort();
-    // The bound is shorter than the time to the first retry of the cancelled claim's release, which would also grant
-    // it.
+    // The bound is shorter than the time to the first retry of the cancelled claim's release: that retry would also
+    // grant the light claim.
     let granted = tokio::time::timeout(BOUND / 4, light)
         .await
         .expect("granted without a poll");
@@ -243,6 +243,7 @@ async fn a_process_has_at_most_max_waiting_total_waiters_and_sends_nothing_for_o
     let other = store.acquire(Claim::new("other").with_limit(1)).await;
     assert!(other.expect("there is room").release().await);
     let mentions = |key: &str| format!("{:?}", text(&proxy.log())).matches(key).count();
+    // In the claim and in the release.
     assert!(mentions("other") >= 2, "the log is of another server");
     assert_eq!(
         mentions("crowded"),
@@ -268,6 +269,7 @@ async fn a_dead_waiter_is_removed_from_a_full_queue_although_stray_ids_come_befo
     let store = patient(server.url()).await;
     let _held = store.acquire(claim(1)).await.expect("there is room");
     let _waiter = enqueue(&store, &mut raw, 1).await;
+    // One call removes at most 100.
     for number in 0..200 {
         let id = id("aaaa", number, [1, 1, 60_000]);
         raw.cmd(&["ZADD", ALIVE, "1", &id]).await;

@@ -90,7 +90,7 @@ async fn while_the_replica_is_silent_claims_are_refused_and_leave_nothing() {
     let store = servers.store(1).await;
     servers.0.replica.stop();
     assert_eq!(unavailable(store.acquire(claim(3)).await), NOT_REPLICATED);
-    // This is long before a lease ends.
+    // Within less than a lease of 8 s, so it was released and did not expire.
     eventually("it is released", Duration::from_secs(6), async || {
         servers.held().await == 0
     })
@@ -115,8 +115,9 @@ async fn while_the_replica_is_silent_operators_see_who_holds_what() {
 #[tokio::test]
 async fn a_waiter_is_not_granted_by_a_message_alone() {
     let servers = Servers::start(Duration::ZERO).await;
-    let (other, store) = (servers.store(0).await, servers.store(1).await);
-    let held = other.acquire(claim(1)).await.expect("there is room");
+    // Only the waiter's store requires the replica.
+    let (lax, store) = (servers.store(0).await, servers.store(1).await);
+    let held = lax.acquire(claim(1)).await.expect("there is room");
     let waiting = tokio::spawn(store.acquire(claim(1).with_wait(BOUND)));
     let mut raw = Raw::connect(servers.0.primary.port()).await;
     eventually("it waits, and listens", BOUND, async || {
@@ -142,7 +143,7 @@ async fn a_permit_whose_refreshes_reach_no_replica_is_lost_when_its_lease_ends()
     let store = servers.store(1).await;
     let permit = store.acquire(claim(1)).await.expect("there is room");
     servers.0.replica.stop();
-    // A lease after the last refresh that reached the replica, and slack for a busy machine.
+    // A lease of 8 s after the last refresh that reached the replica, and slack for a busy machine.
     let lost = timeout(Duration::from_secs(12), permit.lost()).await;
     lost.expect("no replica has its refreshes");
     servers.0.replica.cont();

@@ -1,5 +1,6 @@
 //! The meaning of the keys in schema 2, shown by a process that the test plays with literal ids and scores. Also the
-//! coexistence with a process of schema 1, whose keys have other names.
+//! coexistence with a process of schema 1, whose keys have other names. The docs of `src/redis/mod.rs` describe
+//! the keys and the parts of an id.
 //!
 //! Promises: P1, P7.
 
@@ -42,7 +43,7 @@ impl Other {
 }
 
 /// A server, a store, and another process, which the test plays.
-async fn both() -> (RedisServer, RedisSemaphore, Other) {
+async fn fixture() -> (RedisServer, RedisSemaphore, Other) {
     let server = RedisServer::start();
     let builder = RedisSemaphore::builder().lease(LEASE);
     let ours = builder.connect(server.url()).await.expect("it connects");
@@ -60,7 +61,7 @@ async fn acquire_waiting(store: &RedisSemaphore) -> Result<Permit, AcquireError>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_process_that_keeps_to_the_schema_counts_and_keeps_its_place_in_the_queue() {
-    let (server, ours, mut other) = both().await;
+    let (server, ours, mut other) = fixture().await;
     other
         .holds(HELD, "other.1.0.0.1.1.7ps.0.1.ann.GET~20~2F")
         .await;
@@ -86,6 +87,7 @@ async fn another_process_that_keeps_to_the_schema_counts_and_keeps_its_place_in_
     let message = message.array()[2].text();
     let token = other.0.cmd(&["GET", TOKEN]).await;
     let token = token.text();
+    // PERMIT, LEASE and GENERATION of the id, the token, and the number of held units.
     assert_eq!(message, format!("2.0.3 {token} 1"));
     assert!(other.has(HELD, id).await);
     assert!(!behind.is_finished());
@@ -94,7 +96,7 @@ async fn another_process_that_keeps_to_the_schema_counts_and_keeps_its_place_in_
     assert!(behind.await.expect("no panic").is_ok());
 }
 
-/// True if an id is `PROCESS.PERMIT.0.0.1.1.1jk.SINCE...`.
+/// True if an id is `PROCESS.PERMIT.0.0.1.1.1jk.SINCE...`, where `1jk` is the lease of 2,000 ms.
 fn is_id(id: &[u8]) -> bool {
     let id = String::from_utf8_lossy(id);
     let parts: Vec<_> = id.split('.').collect();
@@ -110,7 +112,7 @@ fn is_id(id: &[u8]) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_writes_what_the_schema_describes() {
-    let (_server, ours, mut other) = both().await;
+    let (_server, ours, mut other) = fixture().await;
     let permit = ours.acquire(claim()).await.expect("there is room");
     let waiter = tokio::spawn({
         let ours = ours.clone();
@@ -129,6 +131,7 @@ async fn a_store_writes_what_the_schema_describes() {
         );
     }
     let (id, arrival) = other.0.zmembers(QUEUE).await.remove(0);
+    // Microseconds. The claim has joined within the last minute.
     let arrivals = (now - 60_000.0) * 1_000.0..=now * 1_000.0 + 1_000.0;
     assert!(is_id(&id) && arrivals.contains(&arrival), "{arrival}");
     let token = other.0.cmd(&["GET", TOKEN]).await;
@@ -141,7 +144,7 @@ async fn a_store_writes_what_the_schema_describes() {
 /// Redis keeps a small set in one piece while no member is longer than 64 bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn small_sets_of_ids_are_stored_in_one_piece() {
-    let (_server, ours, mut other) = both().await;
+    let (_server, ours, mut other) = fixture().await;
     let _permit = ours.acquire(claim()).await.expect("there is room");
     let waiter = tokio::spawn({
         let ours = ours.clone();
@@ -170,7 +173,7 @@ async fn small_sets_of_ids_are_stored_in_one_piece() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_of_schema_1_neither_counts_nor_is_touched() {
-    let (_server, ours, mut other) = both().await;
+    let (_server, ours, mut other) = fixture().await;
     let [held, queue, alive] =
         ["held", "queue", "alive"].map(|set| format!("semaphore:{{concurrency:a}}:{set}"));
     other.holds(&held, "0123456789abcdef.1.1.1.10000").await;

@@ -76,6 +76,7 @@ async fn an_admitted_request_costs_two_commands_and_a_refused_one_costs_one() {
     );
 }
 
+/// An interval has sixteen ticks, and each tick sends its refreshes in one command. Two more announce the process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_permits_of_a_hundred_keys_cost_eighteen_commands_a_refresh_interval() {
     let lease = Duration::from_millis(3_000);
@@ -110,6 +111,7 @@ async fn a_permit_has_two_keys_whose_time_to_live_its_refreshes_prolong() {
     let _permit = store.acquire(claim(7)).await.expect("there is room");
     let keys = raw.keys("semaphore:2:{concurrency:7}*").await;
     assert_eq!(keys.len(), 2, "{keys:?}");
+    // At least the lease of 3 s, and at most eight leases, to which the scripts extend it.
     for key in &keys {
         let ttl = raw.cmd(&[b"PTTL", &key[..]]).await.int();
         assert!((3_000..=24_000).contains(&ttl), "{ttl} ms");
