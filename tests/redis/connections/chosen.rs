@@ -15,7 +15,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore, redis::Builder};
 /// The fields of one client in `CLIENT LIST`, by their names.
 pub(crate) type Client = HashMap<String, String>;
 
-/// All clients except the oracle's own connection.
+/// All clients except `raw` itself.
 pub(crate) async fn others(raw: &mut Raw) -> Vec<Client> {
     let own = raw.cmd(&["CLIENT", "ID"]).await.int().to_string();
     let list = raw.cmd(&["CLIENT", "LIST"]).await;
@@ -42,8 +42,8 @@ fn parse(line: &str) -> Client {
 }
 
 /// Lets a message notify a waiter of its grant. Returns the connections that the store had while it waited: its
-/// runtime's, the keeper's and a subscribed one. The store's lease must be a minute, so that the grant cannot come from
-/// a poll.
+/// runtime's, the keeper's and a subscribed one. The store's lease must be a minute, because then a waiter polls only every
+/// five seconds.
 pub(crate) async fn clients_of_a_notified_waiter(
     store: &RedisSemaphore,
     raw: &mut Raw,
@@ -78,7 +78,7 @@ async fn until_quiet(raw: &mut Raw) {
     .await;
 }
 
-/// With this lease a poll comes later than any bound here.
+/// With this lease a waiter polls only every five seconds.
 fn builder() -> Builder {
     RedisSemaphore::builder().lease(Duration::from_secs(60))
 }
@@ -90,7 +90,7 @@ async fn server_field(raw: &mut Raw, name: &str) -> String {
     info.text().lines().find_map(field).expect("it is reported")
 }
 
-/// All clients except the oracle, replicas and Sentinels.
+/// All clients except `raw` itself, replicas and Sentinels.
 async fn users(raw: &mut Raw) -> Vec<Client> {
     let is_user = |client: &Client| {
         let is_replica = client["flags"].contains(['S', 'M']);
@@ -99,7 +99,7 @@ async fn users(raw: &mut Raw) -> Vec<Client> {
     others(raw).await.into_iter().filter(is_user).collect()
 }
 
-/// Checks all clients of a server except the oracle.
+/// Asserts that these clients of a server use its client port and the chosen protocol.
 async fn assert_chosen(clients: &[Client], server: &RedisServer) {
     let address = format!("127.0.0.1:{}", server.client_port());
     assert_all(clients, &[("laddr", &address)]);
@@ -108,6 +108,7 @@ async fn assert_chosen(clients: &[Client], server: &RedisServer) {
     if clients.iter().any(|client| client.contains_key("resp")) {
         assert_all(clients, &[("resp", if is_resp3 { "3" } else { "2" })]);
     }
+    // Each connection over RESP3 begins with HELLO, and none over RESP2.
     let stats = Raw::connect(server.port()).await.commandstats().await;
     let hellos = stats.get("hello").copied().unwrap_or_default() as usize;
     let least = if is_resp3 { clients.len() } else { 0 };
@@ -136,7 +137,7 @@ async fn all_connections_to_one_server_are_made_in_the_chosen_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_connections_to_a_cluster_are_made_in_the_chosen_way() {
     let cluster = Cluster::of_primaries(3).await;
-    // The other nodes are found through the first.
+    // The other nodes are found through the first. Fifty keys are enough for some on each node.
     let store = builder().connect_cluster([cluster.node(0).url()]).await;
     let store = store.expect("it connects");
     for number in 0..50 {

@@ -25,6 +25,7 @@ async fn an_operators_call_that_must_run_once_succeeds_after_its_connection_was_
         let usage = operator.usage(&policy, &key).await.expect("it answers");
         let id = usage.held[0].id.clone();
         let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+        // At least one connection of the operator and one of the holder.
         assert!(raw.cmd(&kill).await.int() >= 2);
         let revoked = operator.revoke(&policy, &key, &id).await;
         assert!(revoked.expect("only the connection has ended"));

@@ -2,7 +2,7 @@
 //!
 //! Promises: P18, P20.
 
-use super::{BOUND, causes, claim, works};
+use super::{BOUND, assert_works, causes, claim};
 use std::{
     sync::{
         Arc,
@@ -101,7 +101,7 @@ async fn claims_go_on_while_the_password_is_rotated_and_connections_end() {
     assert!(!held.is_lost() && held.release().await);
 }
 
-/// The store also has a connection for messages, besides the one for commands.
+/// A store has at least three connections: its runtime's, the keeper's, and one for messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_connection_gets_credentials_once() {
     let server = RedisServer::start();
@@ -114,7 +114,7 @@ async fn each_connection_gets_credentials_once() {
         async { Ok::<_, std::io::Error>(Credentials::new("default", "any")) }
     });
     let store = connected(async || store.clone().connect(server.url()).await).await;
-    works(&store).await;
+    assert_works(&store).await;
     eventually("each is counted", BOUND, async || {
         let made = raw.stat("total_connections_received").await - before;
         made > 2 && made == calls.load(Relaxed) as u64
@@ -127,9 +127,9 @@ async fn credentials_replace_those_of_the_url() {
     let (server, _raw) = protected(7).await;
     let builder = builder(&Arc::new(AtomicUsize::new(7)));
     let url = server.url_of("bob:wrong");
-    works(&connected(async || builder.clone().connect(&url).await).await).await;
+    assert_works(&connected(async || builder.clone().connect(&url).await).await).await;
     let fixed = RedisSemaphore::builder().fixed_credentials("ann", password(7));
-    works(&connected(async || fixed.clone().connect(&url).await).await).await;
+    assert_works(&connected(async || fixed.clone().connect(&url).await).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! The connections that `connect` makes: over TLS, over a Unix socket, as a user, to a database.
 //!
-//! The server's plain TCP port stays open for the oracle, which uses it to see how the store is connected.
+//! The server's plain TCP port stays open for the tests' own connection, the oracle, which sees how the store is
+//! connected.
 
 mod chosen;
 mod closed;
@@ -26,7 +27,7 @@ fn claim() -> Claim {
 }
 
 /// Asserts that a permit can be acquired and released.
-async fn works(store: &RedisSemaphore) {
+async fn assert_works(store: &RedisSemaphore) {
     let permit = store.acquire(claim()).await.expect("there is room");
     assert!(permit.release().await);
 }

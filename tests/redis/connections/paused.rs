@@ -39,8 +39,8 @@ async fn connecting_in_paused_time_fails_with_the_reason() {
     assert_paused(sentinels.await);
 }
 
-/// Asserts that failed claims name the cause, and that at least one fails. Some may be granted, because their answer
-/// arrives before time jumps.
+/// Asserts that failed claims name the cause, and that at least one of 50 or more fails. Some may be granted, because
+/// their answer arrives before time jumps. Every second claim may wait. Once time goes on, claims are granted again.
 async fn assert_claims_explain(store: &RedisSemaphore) {
     pause();
     let mut has_failed = false;

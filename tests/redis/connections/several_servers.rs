@@ -2,7 +2,7 @@
 //!
 //! Promises: P20.
 
-use super::{BOUND, claim, works};
+use super::{BOUND, assert_works, claim};
 use std::time::{Duration, Instant};
 use testing::{
     redis::{ANY_PORT, Cluster, RedisServer, Sentinels, secure::Files, sentinel_with},
@@ -48,7 +48,7 @@ async fn a_cluster_is_served_over_tls_and_its_slots_move() {
         "it was granted twice"
     );
     assert!(held.release().await);
-    works(&store).await;
+    assert_works(&store).await;
     for node in 0..3 {
         let clients = cluster.raw(node).await.cmd(&["CLIENT", "LIST"]).await;
         let port = format!("laddr=127.0.0.1:{} ", cluster.node(node).tls_port());

@@ -3,9 +3,9 @@
 //! Promises: P20.
 
 use super::{
-    BOUND, blamed, causes,
+    BOUND, assert_works, blamed, causes,
     chosen::{all_have, assert_all, clients_of_a_notified_waiter, others},
-    claim, refusal, works,
+    claim, refusal,
 };
 use std::{
     env,
@@ -44,7 +44,7 @@ async fn store(server: &SecureServer) -> RedisSemaphore {
 async fn a_store_reconnects_over_tls() {
     let mut server = SecureServer::start().await;
     let store = store(&server).await;
-    works(&store).await;
+    assert_works(&store).await;
     for client in others(&mut server.raw).await {
         server
             .raw
@@ -67,7 +67,7 @@ async fn a_store_reconnects_over_tls() {
 async fn a_server_that_knows_only_tls_1_2_is_served() {
     let args = ["--tls-auth-clients", "no", "--tls-protocols", "TLSv1.2"];
     let server = SecureServer::with("127.0.0.1", &args).await;
-    works(&store(&server).await).await;
+    assert_works(&store(&server).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,7 +79,7 @@ async fn a_user_a_password_and_a_database_work_over_tls() {
     server.raw.cmd(&rule).await;
     let url = format!("rediss://ann:secret@{}/3", server.address);
     let store = connected(async || rooted(&server).connect(&*url).await).await;
-    works(&store).await;
+    assert_works(&store).await;
     let clients = others(&mut server.raw).await;
     assert_all(&clients, &[("user", "ann"), ("db", "3")]);
 }
@@ -129,7 +129,7 @@ async fn any_of_several_root_certificates_is_trusted() {
     let server = SecureServer::start().await;
     let bundle = Authority::new().certificate() + &server.authority.certificate();
     let store = connect(server.url(), bundle).await;
-    works(&store.expect("one of them signed")).await;
+    assert_works(&store.expect("one of them signed")).await;
 }
 
 /// The environment variable with the URL for the process below.
@@ -143,7 +143,7 @@ fn a_process_with_system_certificates() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
     runtime.block_on(async {
         let store = RedisSemaphore::connect(url).await;
-        works(&store.expect("the system trusts the server")).await;
+        assert_works(&store.expect("the system trusts the server")).await;
     });
 }
 
@@ -171,7 +171,7 @@ async fn an_insecure_url_is_an_explicit_choice_or_an_error_of_the_url() {
     let outcome = RedisSemaphore::connect(server.url() + "#insecure").await;
     match cfg!(feature = "tls-rustls") {
         true => assert_eq!(blamed(outcome), "url"),
-        false => works(&outcome.expect("nothing is verified")).await,
+        false => assert_works(&outcome.expect("nothing is verified")).await,
     }
 }
 
@@ -263,7 +263,7 @@ async fn a_connector_gets_the_certificates() {
                 .await
         }
     });
-    works(&connected(async || builder.clone().connect(server.url()).await).await).await;
+    assert_works(&connected(async || builder.clone().connect(server.url()).await).await).await;
     assert!(count.load(Relaxed) > 1);
 }
 

@@ -3,9 +3,9 @@
 //! Promises: P20.
 
 use super::{
-    BOUND, blamed, causes,
+    BOUND, assert_works, blamed, causes,
     chosen::{assert_all, clients_of_a_notified_waiter, others},
-    claim, works,
+    claim,
 };
 use std::time::Duration;
 use tempfile::TempDir;
@@ -58,8 +58,8 @@ async fn a_unix_socket_serves_with_a_user_a_password_and_a_database_too() {
     let server = RedisServer::with(&["--unixsocket", socket]);
     let mut raw = Raw::connect(server.port()).await;
     let plain = RedisSemaphore::connect(format!("unix://{socket}")).await;
-    works(&plain.expect("every user is admitted")).await;
-    eventually("it has left", BOUND, async || {
+    assert_works(&plain.expect("every user is admitted")).await;
+    eventually("the first store has disconnected", BOUND, async || {
         others(&mut raw).await.is_empty()
     })
     .await;
@@ -68,8 +68,11 @@ async fn a_unix_socket_serves_with_a_user_a_password_and_a_database_too() {
     let builder = RedisSemaphore::builder().lease(Duration::from_secs(60));
     let store = builder.connect(url).await.expect("it is let in");
     let clients = clients_of_a_notified_waiter(&store, &mut raw).await;
-    let here = format!("{socket}:0");
-    assert_all(&clients, &[("user", "ann"), ("db", "3"), ("laddr", &here)]);
+    let local_address = format!("{socket}:0");
+    assert_all(
+        &clients,
+        &[("user", "ann"), ("db", "3"), ("laddr", &local_address)],
+    );
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ fn patient() -> Builder {
     RedisSemaphore::builder().timeout(Duration::from_secs(3))
 }
 
-/// Asserts that an outcome is an error that satisfies `is_it` and contains all of these words.
+/// Asserts that an outcome is an error that satisfies `is_it`, contains all of these words, and shows no password.
 fn explained(outcome: Outcome, is_it: impl Fn(&ConnectError) -> bool, words: &[&str]) {
     let error = outcome.expect_err("it cannot work");
     let text = causes(&error);
@@ -36,6 +36,7 @@ fn explained(outcome: Outcome, is_it: impl Fn(&ConnectError) -> bool, words: &[&
     assert!(!format!("{text} {error:?}").contains("staple"), "{text}");
 }
 
+/// True for an error about a user or a password, which are parts of the URL.
 fn is_credentials(error: &ConnectError) -> bool {
     is_setting("url")(error)
 }
@@ -87,6 +88,7 @@ async fn a_password_that_is_too_long_for_redis_to_read_is_reported() {
         let builder = patient().when_unavailable(WhenUnavailable::Admit);
         builder.connect(url).await
     };
+    // Before a login, Redis reads arguments of up to 16 KiB.
     for length in [16 << 10, (16 << 10) + 1, 20_000, 1 << 20] {
         let long = "x".repeat(length);
         let refuses = ["refuses the user or the password"];
@@ -180,7 +182,7 @@ async fn a_server_of_another_kind_is_reported() {
 }
 
 #[tokio::test]
-async fn one_sentinel_of_three_is_not_enough_if_the_others_are_none() {
+async fn one_sentinel_of_three_is_not_enough_if_the_other_servers_are_no_sentinels() {
     let server = RedisServer::start();
     let sentinel = sentinel(server.client_port(), 1);
     let urls = [sentinel.url(), server.url(), server.url()];
@@ -251,9 +253,10 @@ async fn too_few_replicas_are_unavailable_and_named() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_full_or_busy_is_unavailable() {
+async fn a_server_that_is_down_or_has_too_many_clients_is_unavailable() {
     let mut server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
+    // `raw` is the only client that the server accepts.
     raw.cmd(&["CONFIG", "SET", "maxclients", "1"]).await;
     let outcome = patient().connect(server.url_of(":battery-staple")).await;
     explained(outcome, is_unavailable, &["max number of clients"]);
@@ -358,6 +361,7 @@ async fn temporary_errors_are_unavailable_and_a_server_other_than_redis_is_a_mis
         "-NOMASTERLINK Can't serve\r\n",
     ] {
         let outcome = patient().connect(answers_with(line).await).await;
+        // The message without its code.
         let text = line
             .trim_start_matches(|char: char| !char.is_whitespace())
             .trim();

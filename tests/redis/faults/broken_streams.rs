@@ -88,6 +88,7 @@ async fn answers_in_single_bytes_over_connections_that_break_reach_their_claims(
     for number in 0..KEYS {
         tasks.spawn(claim_on(rig.store.clone(), number, Arc::clone(&answered)));
     }
+    // Each way to end the connections is used twice.
     for end in [End::Close, End::HalfClose, End::Reset].repeat(2) {
         let before = answered.load(SeqCst);
         eventually("claims are answered", BOUND * 2, async || {

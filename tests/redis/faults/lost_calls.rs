@@ -38,6 +38,7 @@ fn ids(proxy: &Proxy) -> HashSet<Vec<u8>> {
     let log = proxy.log();
     let acquires = log.iter().filter(|seen| is_acquire(&seen.args));
     let words = acquires.flat_map(|seen| seen.args.clone());
+    // An id has eleven parts.
     let is_id = |word: &Vec<u8>| word.iter().filter(|byte| **byte == b'.').count() == 10;
     words.filter(is_id).collect()
 }
@@ -91,7 +92,7 @@ async fn a_claim_all_of_whose_replies_are_lost_is_released() {
         "{failed:?}"
     );
     rig.nothing_is_left(SOON).await;
-    // Each attempt used the same id, so the claim was granted each time. Replies are still lost.
+    // Each attempt used the same id, so the claim was granted each time. Until `forward`, replies are still lost.
     assert_eq!(ids(&rig.proxy).len(), 1);
     rig.proxy.forward();
     eventually("the key is free", SOON, async || {

@@ -87,13 +87,13 @@ impl Crowd {
                 stop.run_until_cancelled(work).await;
             });
         }
-        crowd.grants_more().await;
+        crowd.until_more_are_granted().await;
         assert_eq!(crowd.in_flight.most(), LIMIT);
         crowd
     }
 
-    /// Waits until many more permits have been granted.
-    async fn grants_more(&self) {
+    /// Waits until many more permits have been granted: 40, several for each task.
+    async fn until_more_are_granted(&self) {
         let before = self.in_flight.begun();
         eventually("permits are granted", BOUND, async || {
             self.in_flight.begun() > before + 40
@@ -108,7 +108,7 @@ impl Crowd {
 
     /// Waits until each stream is notified of its loss or holds its unit again: a permit gets a unit back without a
     /// notification if one is free at its next refresh.
-    async fn is_notified_or_back(&self, raw: &mut Raw) {
+    async fn until_notified_or_back(&self, raw: &mut Raw) {
         eventually("each holder is notified, or back", NOTICED, async || {
             let held = raw.zmembers(HELD).await.into_iter();
             let back = held.filter(|(id, _)| id.ends_with(b".stream")).count();
@@ -119,7 +119,7 @@ impl Crowd {
     }
 
     /// Stops the load. Returns once each stream holds its unit again and no other unit is held.
-    async fn settles(mut self, raw: &mut Raw) {
+    async fn until_only_streams_hold(mut self, raw: &mut Raw) {
         self.stop.cancel();
         while self.load.join_next().await.is_some() {}
         eventually("each stream is back", BOUND, async || {
@@ -136,12 +136,12 @@ async fn a_flush_under_load_admits_at_most_twice_the_limit_and_notifies_or_resto
     let crowd = Crowd::start(&server.url()).await;
     let mut raw = Raw::connect(server.port()).await;
     assert_eq!(raw.cmd(&["FLUSHALL"]).await.text(), "OK");
-    crowd.is_notified_or_back(&mut raw).await;
-    crowd.grants_more().await;
+    crowd.until_notified_or_back(&mut raw).await;
+    crowd.until_more_are_granted().await;
     let most = crowd.most();
     println!("{most} in flight under a limit of {LIMIT}");
     assert!(most <= 2 * LIMIT, "{most} in flight");
-    crowd.settles(&mut raw).await;
+    crowd.until_only_streams_hold(&mut raw).await;
 }
 
 /// Deletes one key of the semaphore under load.
@@ -150,20 +150,21 @@ async fn evict(key: &str) {
     let crowd = Crowd::start(&server.url()).await;
     let mut raw = Raw::connect(server.port()).await;
     let name = format!("semaphore:2:{{concurrency:a}}:{key}");
+    // Three times, but `held` only once, because each loss of that key may admit the limit once more.
     for _ in 0..3 {
         raw.cmd(&["DEL", &name]).await;
         if key == "held" {
-            crowd.is_notified_or_back(&mut raw).await;
+            crowd.until_notified_or_back(&mut raw).await;
             break;
         }
-        crowd.grants_more().await;
+        crowd.until_more_are_granted().await;
     }
-    crowd.grants_more().await;
+    crowd.until_more_are_granted().await;
     // Only the key `held` records held permits.
     let (most, allowed) = (crowd.most(), if key == "held" { 2 * LIMIT } else { LIMIT });
     println!("{key}: {most} in flight under a limit of {LIMIT}");
     assert!(most <= allowed, "{key}: {most} in flight");
-    crowd.settles(&mut raw).await;
+    crowd.until_only_streams_hold(&mut raw).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,10 +194,10 @@ async fn a_failover_to_a_lagging_replica_admits_at_most_twice_the_limit_and_noti
     assert_eq!(raw.zcard(HELD).await, 0);
     primary.kill();
     proxy.redirect(&replica);
-    crowd.is_notified_or_back(&mut raw).await;
-    crowd.grants_more().await;
+    crowd.until_notified_or_back(&mut raw).await;
+    crowd.until_more_are_granted().await;
     let most = crowd.most();
     println!("{most} in flight under a limit of {LIMIT}");
     assert!(most <= 2 * LIMIT, "{most} in flight");
-    crowd.settles(&mut raw).await;
+    crowd.until_only_streams_hold(&mut raw).await;
 }

@@ -68,6 +68,7 @@ impl Odd {
         };
         let requests = std::net::TcpStream::connect((&**host, *port))?;
         let answers = requests.try_clone()?;
+        // redis-rs uses `ours` as its socket. Requests are read from `theirs`, and spoiled answers are written to it.
         let (ours, theirs) = duplex(1 << 16);
         let (mut requested, mut answered) = split(theirs);
         let (sender, mut spoiled) = mpsc::unbounded_channel();
@@ -201,7 +202,8 @@ async fn work(store: RedisSemaphore, mut rng: Rng, start: Instant) -> usize {
     odd
 }
 
-async fn serves_in_full(store: &RedisSemaphore) {
+/// Asserts that the whole limit of each key can be held for longer than a lease.
+async fn assert_serves_in_full(store: &RedisSemaphore) {
     let keys = (0..3_u64).map(async |key| {
         let all = Claim::new(key).with_limit(LIMIT).with_weight(LIMIT);
         eventually("the whole limit is granted", BOUND, async || {
@@ -235,9 +237,9 @@ async fn an_answer_of_a_wrong_shape_is_an_error_and_no_panic_and_has_no_lasting_
     for _ in 0..16 {
         tasks.spawn(work(store.clone(), rng.another(), start));
     }
-    let seen: usize = tasks.join_all().await.into_iter().sum();
-    assert!(seen > 20, "only {seen} claims found their answer odd");
+    let failed: usize = tasks.join_all().await.into_iter().sum();
+    assert!(failed > 20, "only {failed} claims found their answer odd");
     odd.is_on.store(false, SeqCst);
-    serves_in_full(&store).await;
+    assert_serves_in_full(&store).await;
     assert_eq!(panics.load(SeqCst), 0);
 }

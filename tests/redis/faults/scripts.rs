@@ -87,6 +87,7 @@ async fn no_client_notices_that_scripts_are_flushed_and_nothing_is_granted_twice
     let other = other.connect(rig.server.url()).await.expect("it connects");
     let (mut clients, load) = (JoinSet::new(), Load::default());
     for number in 0..CLIENTS {
+        // Each store gets clients that wait and clients that do not.
         let store = [&rig.store, &other][number / 2 % 2].clone();
         clients.spawn(client(store, number, load.clone()));
     }
@@ -112,6 +113,7 @@ async fn tokens_grow_although_a_script_was_aborted_right_after_it_had_used_one()
     let mut raw = Raw::connect(server.port()).await;
     // Delete the token, as eight leases without use would.
     raw.cmd(&["DEL", "semaphore:2:{concurrency:a}:token"]).await;
+    // Without the right to ZADD, the script increments the new token and is aborted.
     for (right, works) in [("-zadd", false), ("+zadd", true)] {
         assert_eq!(
             raw.cmd(&["ACL", "SETUSER", "default", right]).await.text(),

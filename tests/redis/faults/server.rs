@@ -44,7 +44,7 @@ async fn failure(store: &RedisSemaphore) -> redis::Error {
 }
 
 /// Asserts that all five permits are granted, so failed claims left nothing behind.
-async fn serves_in_full(store: &RedisSemaphore, within: Duration) {
+async fn assert_serves_in_full(store: &RedisSemaphore, within: Duration) {
     eventually("it serves again, in full", within, async || {
         let mut permits = Vec::new();
         while let Ok(permit) = store.acquire(claim(5)).await {
@@ -72,7 +72,7 @@ async fn a_paused_server_is_an_error_of_the_store_and_then_serves_in_full_again(
         failure(&store).await;
     }
     let rest = Duration::from_millis(2_500).saturating_sub(paused.elapsed());
-    serves_in_full(&store, rest + BACK).await;
+    assert_serves_in_full(&store, rest + BACK).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,6 +101,7 @@ async fn a_full_memory_does_not_stop_acquire_refresh_or_release() {
     let store = store(&server).await;
     let held = store.acquire(claim(5)).await.expect("there is room");
     let mut raw = Raw::connect(server.port()).await;
+    // One byte, so every command that needs memory is refused.
     raw.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let refused = raw.cmd(&["SET", "x", "y"]).await;
     assert!(
