@@ -96,6 +96,7 @@ fn claim_in_runtimes(store: &RedisSemaphore) {
                     }
                 });
                 tokio::spawn(async move {
+                    // Each runtime claims other keys.
                     for key in (0..32).cycle() {
                         let claim = Claim::new(key * 3 + number).with_limit(9);
                         drop(store.acquire(claim).await);
@@ -178,7 +179,7 @@ async fn the_store_rarely_connects_to_one_closing_node_of_a_cluster() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_rarely_connects_to_closing_sentinels() {
     let mut primary = RedisServer::start();
-    let mut sentinels = [0; 3].map(|_| sentinel::watching(&primary, 3));
+    let mut sentinels = [0; 3].map(|_| sentinel::naming_since_epoch(&primary, 3));
     let urls: Vec<_> = sentinels.iter().map(RedisServer::url).collect();
     let store = RedisSemaphore::builder().connect_sentinel(urls, Sentinels::NAME);
     let store = store.await.expect("it connects");

@@ -50,7 +50,8 @@ fn marking() -> Builder {
     cluster::patient().connector(marked)
 }
 
-/// The clients of a server: the marked ones and the others. The oracle, replicas and other Sentinels are left out.
+/// The clients of a server: the marked ones and the others. This function's connection, replicas and other Sentinels
+/// are left out.
 async fn clients(server: &RedisServer) -> [Vec<String>; 2] {
     let mut raw = Raw::connect(server.port()).await;
     let own = raw.cmd(&["CLIENT", "ID"]).await.int();
@@ -66,7 +67,7 @@ async fn clients(server: &RedisServer) -> [Vec<String>; 2] {
 }
 
 /// Waits until the connector has made at least `least` connections, and no other connection of the store exists.
-async fn are_all_marked(server: &RedisServer, least: usize) {
+async fn until_all_marked(server: &RedisServer, least: usize) {
     eventually("all are the connector's", BOUND, async || {
         let [marked, others] = clients(server).await;
         marked.len() >= least && others.is_empty()
@@ -85,7 +86,7 @@ async fn the_connector_makes_all_connections_to_one_server() {
     let server = RedisServer::start();
     let store = connected(async || marking().connect(server.url()).await).await;
     assert!(works(&store).await);
-    are_all_marked(&server, 3).await;
+    until_all_marked(&server, 3).await;
     assert!(has_subscribed(&server).await);
     // Killed connections are replaced through the connector as well.
     let mut raw = Raw::connect(server.port()).await;
@@ -95,19 +96,21 @@ async fn the_connector_makes_all_connections_to_one_server() {
         works(&store).await && has_subscribed(&server).await
     })
     .await;
-    are_all_marked(&server, 2).await;
+    // At least one for claims and one for messages.
+    until_all_marked(&server, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_connector_makes_all_connections_to_the_nodes_of_a_cluster() {
     let nodes = Cluster::of_primaries(3).await;
     let store = cluster::connect(marking(), &nodes).await;
+    // Sixty keys are enough for some on each node.
     for key in 0..60_u64 {
         let permit = store.acquire(Claim::new(key).with_limit(1)).await;
         assert!(permit.expect("there is room").release().await);
     }
     for node in 0..3 {
-        are_all_marked(nodes.node(node), 1).await;
+        until_all_marked(nodes.node(node), 1).await;
     }
     eventually("one has a subscription", BOUND, async || {
         let mut found = false;
@@ -132,7 +135,7 @@ async fn the_connector_makes_all_connections_to_sentinels_and_their_primary() {
     if !sentinels.is_primary(primary).await {
         primary = 1;
     }
-    are_all_marked(sentinels.server(primary), 3).await;
+    until_all_marked(sentinels.server(primary), 3).await;
     assert!(has_subscribed(sentinels.server(primary)).await);
     // The store keeps a connection to one Sentinel.
     eventually("the connector has made it", BOUND, async || {

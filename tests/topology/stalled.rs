@@ -4,7 +4,7 @@
 
 use crate::{
     cluster::{self, BOUND},
-    sentinel::{self, watching},
+    sentinel::{self, naming_since_epoch},
 };
 use std::{
     sync::mpsc::{Receiver, SyncSender, sync_channel},
@@ -182,8 +182,8 @@ async fn stall_with_answers(store: &RedisSemaphore, sentinels: &[RedisServer]) -
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_runtime_does_not_bring_the_old_primary_back() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
-    let before = [0; 3].map(|_| watching(&old, 3));
-    let after = [0; 3].map(|_| watching(&new, 7));
+    let before = [0; 3].map(|_| naming_since_epoch(&old, 3));
+    let after = [0; 3].map(|_| naming_since_epoch(&new, 7));
     let (mut fronts, mut urls) = (Vec::new(), Vec::new());
     for sentinel in &before {
         let front = Front::open(Duration::ZERO).await;

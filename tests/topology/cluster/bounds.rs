@@ -35,12 +35,13 @@ async fn while_a_node_is_dead_the_map_is_read_a_few_times_per_second() {
     let reads = map_reads(&cluster, &[1, 2]).await - before;
     let (seen, _) = load.stop().await;
     let failed = seen.iter().filter(|seen| seen.error.is_some()).count();
+    // Two tasks claim each of the dead node's 50 keys, and pause for 50 ms after a failure.
     assert!(failed > 500, "claims failed: {failed}");
-    // The store reads the map at most five times per second, each time from two nodes.
+    // In three seconds, the store reads the map at most five times per second, each time from two nodes.
     assert!((3..=45).contains(&reads), "{reads} reads");
 }
 
-/// Shorter than the ten seconds after which a store reads the map again because of its subscription.
+/// The test is shorter than the ten seconds after which a store reads the map again because of its subscription.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_of_slots_is_not_read_again_within_seconds() {
     let _alone = alone().await;

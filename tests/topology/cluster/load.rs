@@ -68,7 +68,7 @@ async fn work(
         let start = Instant::now();
         let outcome = store.acquire(Claim::new(key.as_str()).with_limit(1)).await;
         let (took, mut error) = (start.elapsed(), None);
-        let pause = match outcome {
+        let pause_ms = match outcome {
             Ok(permit) => {
                 // The holder of a lost permit does not count, because its successor may run.
                 let _one = (!permit.is_lost()).then(|| held.begin());
@@ -78,7 +78,7 @@ async fn work(
             Err(AcquireError::Full { .. }) => 2,
             Err(failed) => {
                 error = Some(format!("{failed:?}"));
-                // More claims that fail at once would only load this machine.
+                // Failing claims without a pause would only load this machine.
                 50
             }
         };
@@ -89,7 +89,7 @@ async fn work(
             took,
             error,
         });
-        sleep(Duration::from_millis(pause)).await;
+        sleep(Duration::from_millis(pause_ms)).await;
     }
     all
 }

@@ -93,6 +93,7 @@ async fn the_node_of_the_subscription_dies_and_the_store_subscribes_at_another()
     let _share = beside_others().await;
     let mut cluster = Cluster::of_primaries(3).await;
     let store = connect(slow_to_poll(), &cluster).await;
+    // The store subscribes for this waiter.
     wake(&store, &cluster, 0).await;
     let dead = subscribed(&cluster, &[0, 1, 2])
         .await

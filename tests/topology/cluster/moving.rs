@@ -140,7 +140,10 @@ async fn a_slot_whose_move_does_not_end_fails_its_own_claims_only_and_in_time() 
 
 /// Applies `fault` to a slot. Claims on it must fail with one of these errors, and a claim on another slot of the same
 /// node must pass.
-async fn fails_its_own_claims_only(errors: &[&str], fault: impl AsyncFnOnce(&mut Cluster, usize)) {
+async fn assert_only_its_claims_fail(
+    errors: &[&str],
+    fault: impl AsyncFnOnce(&mut Cluster, usize),
+) {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let _share = beside_others().await;
     let mut cluster = Cluster::of_primaries(3).await;
@@ -164,7 +167,7 @@ async fn fails_its_own_claims_only(errors: &[&str], fault: impl AsyncFnOnce(&mut
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_whose_new_node_is_dead_fails_its_own_claims_only() {
-    fails_its_own_claims_only(&["Ask", "Unavailable"], async |cluster, slot| {
+    assert_only_its_claims_fail(&["Ask", "Unavailable"], async |cluster, slot| {
         cluster.begin_move(slot, 0, 1).await;
         cluster.node_mut(1).kill();
     })
@@ -173,7 +176,7 @@ async fn a_slot_whose_new_node_is_dead_fails_its_own_claims_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_whose_new_node_is_silent_fails_its_own_claims_only() {
-    fails_its_own_claims_only(
+    assert_only_its_claims_fail(
         &["no answer from Redis", "Ask", "timed out"],
         async |cluster, slot| {
             cluster.begin_move(slot, 0, 1).await;
@@ -185,8 +188,9 @@ async fn a_slot_whose_new_node_is_silent_fails_its_own_claims_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_each_node_attributes_to_the_other_fails_its_own_claims_only() {
-    fails_its_own_claims_only(&["Moved", "Ask"], async |cluster, slot| {
+    assert_only_its_claims_fail(&["Moved", "Ask"], async |cluster, slot| {
         cluster.begin_move(slot, 0, 1).await;
+        // Only the new node ends the move, so it redirects to the old node, which still redirects to the new one.
         let stable = ["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"];
         assert_eq!(cluster.raw(1).await.cmd(&stable).await.text(), "OK");
     })
@@ -221,7 +225,7 @@ async fn claims_follow_a_slot_although_redirects_name_no_host() {
 
 /// Applies `stick` to the slot of the key `processes` (arguments: slot, owner, another node). A process that starts
 /// afterwards can claim all other keys, and its check reports exactly `risks`.
-async fn claims_pass_while_the_slot_of_the_processes_is_stuck(
+async fn assert_claims_pass_while_stuck(
     risks: &[Risk],
     stick: impl AsyncFnOnce(&Cluster, [usize; 3]),
 ) {
@@ -246,23 +250,19 @@ async fn claims_pass_while_the_slot_of_the_processes_is_stuck(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_pass_while_the_slot_of_the_processes_has_no_keys_and_its_move_does_not_end() {
-    claims_pass_while_the_slot_of_the_processes_is_stuck(
-        &[],
-        async |cluster, [slot, owner, other]| cluster.begin_move(slot, owner, other).await,
-    )
+    assert_claims_pass_while_stuck(&[], async |cluster, [slot, owner, other]| {
+        cluster.begin_move(slot, owner, other).await
+    })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_pass_while_each_node_attributes_the_processes_to_the_other_and_a_check_warns() {
-    claims_pass_while_the_slot_of_the_processes_is_stuck(
-        &[Risk::NoLimits],
-        async |cluster, [slot, owner, other]| {
-            cluster.begin_move(slot, owner, other).await;
-            let stable = ["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"];
-            assert_eq!(cluster.raw(other).await.cmd(&stable).await.text(), "OK");
-        },
-    )
+    assert_claims_pass_while_stuck(&[Risk::NoLimits], async |cluster, [slot, owner, other]| {
+        cluster.begin_move(slot, owner, other).await;
+        let stable = ["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"];
+        assert_eq!(cluster.raw(other).await.cmd(&stable).await.text(), "OK");
+    })
     .await;
 }
 
@@ -276,10 +276,9 @@ async fn leave_unserved(cluster: &Cluster, slot: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_pass_while_no_node_serves_the_slot_of_the_processes_and_a_check_warns() {
-    claims_pass_while_the_slot_of_the_processes_is_stuck(
-        &[Risk::NoLimits],
-        async |cluster, [slot, ..]| leave_unserved(cluster, slot).await,
-    )
+    assert_claims_pass_while_stuck(&[Risk::NoLimits], async |cluster, [slot, ..]| {
+        leave_unserved(cluster, slot).await
+    })
     .await;
 }
 
@@ -300,7 +299,8 @@ async fn a_slot_that_no_node_serves_is_unavailable_and_harms_no_other_key_of_its
     let unserved = store.acquire(claims[0].clone()).await;
     let unserved = unserved.expect("there is room");
     leave_unserved(&cluster, cluster.slot(&name(&keys[0])).await).await;
-    // Failed refreshes are enough to make the slot count as unavailable.
+    // Claim 0 is for the unserved slot, and claim 1 is held. Failed refreshes are enough to make the slot count as
+    // unavailable.
     eventually("its lease ends", BOUND, async || unserved.is_degraded()).await;
     for _ in 0..10 {
         for (number, claim) in claims.iter().enumerate().filter(|(number, _)| *number != 1) {

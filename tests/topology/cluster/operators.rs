@@ -73,15 +73,15 @@ async fn counts_are_right_wherever_the_keys_of_a_moving_semaphore_are() {
     let paused = busy.store.pause(&policy, &key, BOUND, "");
     paused.await.expect("it is paused");
     busy.cluster.begin_move(busy.slot, 0, 1).await;
-    for end in ["alive", "queue", "held"] {
-        busy.move_key(end).await;
+    for suffix in ["alive", "queue", "held"] {
+        busy.move_key(suffix).await;
         let counts = busy
             .store
             .counts(&policy, &[StoredKey::whole(key.clone())])
             .await;
         let counts = &counts.expect("it answers")[0];
         let seen = (counts.units, counts.waiting, counts.pause.is_some());
-        assert_eq!(seen, (5, 3, true), "after {end} has moved");
+        assert_eq!(seen, (5, 3, true), "after {suffix} has moved");
     }
 }
 

@@ -41,7 +41,7 @@ impl Fixture {
             stores,
             keys,
         };
-        fixture.know_each_other().await;
+        fixture.until_they_know_each_other().await;
         fixture
     }
 
@@ -51,7 +51,7 @@ impl Fixture {
     }
 
     /// Waits until both processes are counted and know the count.
-    async fn know_each_other(&self) {
+    async fn until_they_know_each_other(&self) {
         let mut raw = self.cluster.raw(self.counting_node().await).await;
         eventually("both are alive", BOUND, async || {
             raw.zcard(PROCESSES).await == 2
@@ -69,7 +69,7 @@ impl Fixture {
     }
 
     /// Asserts that the keys of the other nodes are limited as usual, and that no claim waits for the dead node.
-    async fn others_are_unharmed(&self, dead: usize) {
+    async fn assert_others_unharmed(&self, dead: usize) {
         for node in (0..3).filter(|node| *node != dead) {
             let mut permits = Vec::new();
             for at in 0..10 {
@@ -144,7 +144,7 @@ async fn a_dead_node_leaves_its_own_keys_to_the_policy(is_counting: bool) {
         assert_eq!(own.len(), SHARE);
         permits.extend(own);
     }
-    fixture.others_are_unharmed(dead).await;
+    fixture.assert_others_unharmed(dead).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,7 +177,7 @@ async fn a_silent_node_delays_no_claim_once_its_breaker_is_open() {
             assert!(is_fast(store).await);
         }
     }
-    fixture.others_are_unharmed(0).await;
+    fixture.assert_others_unharmed(0).await;
     fixture.cluster.node(0).cont();
     for store in &fixture.stores {
         eventually("the node is back", BOUND, async || {
@@ -200,6 +200,7 @@ async fn a_new_primary_gets_the_permits_that_the_policy_has_admitted() {
             .expect("there is room"),
     ];
     fixture.cluster.node_mut(0).kill();
+    // The permit that process 0 holds counts towards its share of two.
     for store in [0, 1, 1] {
         let permit = fixture.stores[store].acquire(claim(&key)).await;
         permits.push(permit.expect("the policy admits it"));

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 /// Removes a primary after its replica has taken over. The other nodes forget it.
-async fn remove(cluster: &Cluster, node: usize, nodes: usize) {
+async fn remove(cluster: &Cluster, node: usize, node_count: usize) {
     let replica = cluster.replica_of(node);
     let mut raw = cluster.raw(replica).await;
     eventually("its replica takes its place", BOUND, async || {
@@ -21,7 +21,7 @@ async fn remove(cluster: &Cluster, node: usize, nodes: usize) {
     let mut raw = cluster.raw(node).await;
     let id = raw.cmd(&["CLUSTER", "MYID"]).await;
     raw.cmd(&["CLUSTER", "RESET", "HARD"]).await;
-    for other in (0..nodes).filter(|other| *other != node) {
+    for other in (0..node_count).filter(|other| *other != node) {
         let forget = ["CLUSTER", "FORGET", id.text()];
         assert_eq!(cluster.raw(other).await.cmd(&forget).await.text(), "OK");
     }
@@ -61,11 +61,11 @@ async fn when_all_nodes_are_replaced_the_given_name_leads_to_the_new_nodes() {
         Cluster::of_primaries(3).await,
     );
     // Stands for a host name, which leads to a node of the old cluster and then of the new one.
-    let name = Front::open(Duration::ZERO).await;
-    name.point_at(old.node(0).port());
+    let host_name = Front::open(Duration::ZERO).await;
+    host_name.point_at(old.node(0).port());
     // An attempt to read the map from a silent node takes as long as this timeout.
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(1));
-    let url = format!("redis://127.0.0.1:{}/", name.port());
+    let url = format!("redis://127.0.0.1:{}/", host_name.port());
     let store = builder.connect_cluster([url]).await.expect("it connects");
     let works = async || {
         let permit = store.acquire(Claim::new("a").with_limit(1)).await;
@@ -74,7 +74,7 @@ async fn when_all_nodes_are_replaced_the_given_name_leads_to_the_new_nodes() {
     assert!(works().await);
     // The old nodes stop answering, and no node announces the change.
     (0..3).for_each(|node| old.node(node).stop());
-    name.point_at(new.node(0).port());
+    host_name.point_at(new.node(0).port());
     eventually("it serves", BOUND, works).await;
 }
 

@@ -20,7 +20,8 @@ async fn blamed(builder: Builder, urls: &[String]) -> String {
     }
 }
 
-async fn works(store: &RedisSemaphore) {
+/// Asserts that permits of 20 keys, some on each node, are granted and released.
+async fn assert_works(store: &RedisSemaphore) {
     for number in 0..20 {
         let claim = Claim::new(format!("key-{number}")).with_limit(1);
         let permit = store.acquire(claim).await.expect("there is room");
@@ -74,7 +75,7 @@ async fn one_living_node_among_the_urls_is_enough() {
     dead.kill();
     silent.stop();
     let store = patient().connect_cluster(urls).await.expect("one answers");
-    works(&store).await;
+    assert_works(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,7 +120,7 @@ async fn the_user_and_password_of_a_url_are_used_for_all_nodes() {
     let port = cluster.node(0).port();
     let url = |password| format!("redis://ann:{password}@127.0.0.1:{port}/");
     let store = patient().connect_cluster([url("battery-staple")]).await;
-    works(&store.expect("it is let in")).await;
+    assert_works(&store.expect("it is let in")).await;
     let wrong = patient().connect_cluster([url("wrong-staple")]).await;
     assert!(
         wrong.as_ref().is_err_and(|error| error
@@ -136,7 +137,7 @@ async fn claims_for_one_node_are_sent_together() {
     let cluster = Cluster::of_primaries(3).await;
     // Long enough that no refresh is due during the test.
     let store = connect(patient().lease(BOUND * 20), &cluster).await;
-    works(&store).await;
+    assert_works(&store).await;
     let keys = cluster.keys_of(1, CLAIMS, super::name).await;
     let mut raw = cluster.raw(1).await;
     raw.reset_stats().await;

@@ -131,6 +131,7 @@ async fn a_requested_failover_loses_no_unit_of_a_budget() {
         used_and_reserved().await.is_some()
     })
     .await;
+    // Of the first permit 20 are spent and 30 reserved, and of the second 30 are spent.
     assert_eq!(used_and_reserved().await, Some(80));
     let refused = store.acquire(tokens(21)).await;
     assert!(

@@ -55,6 +55,7 @@ async fn when_one_runtime_finds_a_new_primary_all_others_leave_the_old_one() {
         watch(&sentinel, new, 1).await;
         // The new runtime learns of the new primary before the store polls the Sentinel again.
         claim_elsewhere(&store, new);
+        // The time within which all others leave the old server.
         sleep(Duration::from_secs(3)).await;
         let before = scripts(old).await;
         for _ in 0..20 {

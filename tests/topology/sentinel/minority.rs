@@ -4,7 +4,7 @@
 //!
 //! Promises: P18.
 
-use super::{BOUND, claim, patient, scripts, watching, works};
+use super::{BOUND, claim, naming_since_epoch, patient, scripts, works};
 use std::{thread, time::Duration};
 use testing::{
     causes::causes,
@@ -30,7 +30,7 @@ async fn cut(server: &RedisServer) {
 }
 
 /// Asserts that for a second all claims fail and none reaches the server.
-async fn grants_nothing(store: &RedisSemaphore, server: &RedisServer) {
+async fn assert_grants_nothing(store: &RedisSemaphore, server: &RedisServer) {
     for _ in 0..10 {
         let answer = store.acquire(claim()).await;
         assert!(
@@ -45,12 +45,13 @@ async fn grants_nothing(store: &RedisSemaphore, server: &RedisServer) {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_sentinels_the_last_named_primary_serves_even_after_a_cut() {
     let primary = RedisServer::start();
-    let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
+    let mut sentinels = [0; 3].map(|_| naming_since_epoch(&primary, 1));
     let store = connect(&sentinels).await;
     let held = store.acquire(claim()).await.expect("there is room");
     sentinels.iter_mut().for_each(RedisServer::kill);
     for _ in 0..2 {
         cut(&primary).await;
+        // Under a high limit, because a permit is held.
         eventually("it serves", BOUND, async || {
             store.acquire(claim().with_limit(10_000)).await.is_ok()
         })
@@ -72,7 +73,11 @@ async fn without_sentinels_the_last_named_primary_serves_even_after_a_cut() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sentinel_that_missed_the_last_failover_is_not_followed_when_the_others_are_gone() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
-    let mut sentinels = [watching(&old, 3), watching(&new, 7), watching(&new, 7)];
+    let mut sentinels = [
+        naming_since_epoch(&old, 3),
+        naming_since_epoch(&new, 7),
+        naming_since_epoch(&new, 7),
+    ];
     let store = connect(&sentinels).await;
     assert!(works(&store).await);
     sentinels[1..].iter_mut().for_each(RedisServer::kill);
@@ -88,19 +93,19 @@ async fn a_sentinel_that_missed_the_last_failover_is_not_followed_when_the_other
 #[tokio::test(flavor = "multi_thread")]
 async fn without_sentinels_a_primary_that_was_started_again_gets_no_claims() {
     let mut primary = RedisServer::start();
-    let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
+    let mut sentinels = [0; 3].map(|_| naming_since_epoch(&primary, 1));
     let store = connect(&sentinels).await;
     let _held = store.acquire(claim()).await.expect("there is room");
     sentinels.iter_mut().for_each(RedisServer::kill);
     // The restarted server is empty, and another server may have replaced it while it was down.
     primary.restart();
-    grants_nothing(&store, &primary).await;
+    assert_grants_nothing(&store, &primary).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_sentinel_of_three_does_not_vouch_for_a_primary_that_was_started_again() {
     let mut primary = RedisServer::start();
-    let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
+    let mut sentinels = [0; 3].map(|_| naming_since_epoch(&primary, 1));
     let store = connect(&sentinels).await;
     let _held = store.acquire(claim()).await.expect("there is room");
     sentinels[1..].iter_mut().for_each(RedisServer::kill);
@@ -111,7 +116,7 @@ async fn one_sentinel_of_three_does_not_vouch_for_a_primary_that_was_started_aga
     .await;
     // The other two Sentinels may have promoted another primary, and this process cannot learn that.
     primary.restart();
-    grants_nothing(&store, &primary).await;
+    assert_grants_nothing(&store, &primary).await;
 }
 
 /// The primary cannot report its role, because its user has only the rights that the docs require, without INFO.
@@ -122,7 +127,7 @@ async fn without_info_a_new_connection_to_a_primary_needs_most_sentinels() {
     let rule = "ACL SETUSER ann on >battery-staple ~* &* +@all -info";
     let rule: Vec<_> = rule.split(' ').collect();
     assert_eq!(raw.cmd(&rule).await.text(), "OK");
-    let mut sentinels = [0; 3].map(|_| watching(&primary, 1));
+    let mut sentinels = [0; 3].map(|_| naming_since_epoch(&primary, 1));
     let urls = sentinels.iter().map(RedisServer::url);
     let builder = patient().fixed_credentials("ann", "battery-staple");
     let store = builder.connect_sentinel(urls, Sentinels::NAME).await;

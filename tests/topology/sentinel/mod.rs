@@ -49,8 +49,8 @@ pub(crate) async fn scripts(server: &RedisServer) -> u64 {
     count("evalsha") + count("eval")
 }
 
-/// A Sentinel that names this primary since a failover with this epoch.
-pub(crate) fn watching(server: &RedisServer, epoch: u32) -> RedisServer {
+/// A Sentinel that names this primary since the failover of this epoch. Each failover has a higher epoch than the last.
+pub(crate) fn naming_since_epoch(server: &RedisServer, epoch: u32) -> RedisServer {
     let (name, port) = (Sentinels::NAME, server.client_port());
     let content = format!(
         "sentinel monitor {name} 127.0.0.1 {port} 2\nsentinel config-epoch {name} {epoch}\n"

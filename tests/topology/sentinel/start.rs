@@ -99,6 +99,7 @@ async fn sentinels_and_the_primary_have_separate_passwords() {
     raw.cmd(&rule.split(' ').collect::<Vec<_>>()).await;
     raw.cmd(&["CONFIG", "SET", "requirepass", "battery-staple"])
         .await;
+    // The Sentinel's URL names the primary's database. It is inserted, because with TLS the URL ends with a fragment.
     let (address, database) = (format!("{}/", sentinel.client_port()), "3");
     let url = sentinel.url_of("watcher:of%20sentinels");
     let urls = [url.replacen(&address, &format!("{address}{database}"), 1)];
@@ -109,7 +110,7 @@ async fn sentinels_and_the_primary_have_separate_passwords() {
         .connect_sentinel(urls.clone(), Sentinels::NAME)
         .await;
     assert!(works(&store.expect("both let it in")).await);
-    // The oracle's connection was made before the password was set.
+    // `raw` was connected before the password was set, so it may still send commands.
     let clients = raw.cmd(&["CLIENT", "LIST"]).await;
     let ours = clients
         .text()
