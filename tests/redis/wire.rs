@@ -76,7 +76,7 @@ async fn an_admitted_request_costs_two_commands_and_a_refused_one_costs_one() {
     );
 }
 
-/// An interval has sixteen ticks, and each tick sends its refreshes in one command. Two more announce the process.
+/// An interval has sixteen ticks, and each tick sends its refreshes in one command. The others announce the process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_permits_of_a_hundred_keys_cost_eighteen_commands_a_refresh_interval() {
     let lease = Duration::from_millis(3_000);

@@ -3,7 +3,7 @@
 //! Promises: P24.
 
 use super::{
-    Store, Usage, claim, distinct, facts_of_operators, granted, ids, is_notified, keys, revoke,
+    Store, Usage, claim, distinct, facts_of_operators, granted, ids, keys, revoke, until_notified,
     usage, wait_for_usage, waiting,
 };
 use std::{
@@ -77,7 +77,7 @@ async fn worked(store: &Store, until: impl Future<Output = ()>) -> HashMap<Strin
 }
 
 /// Waits until exactly these units are held, because releases take a moment.
-async fn rests(store: &Store, units: u32) -> Usage {
+async fn until_held(store: &Store, units: u32) -> Usage {
     wait_for_usage(store, "a", "it is done", |usage| usage.units == units).await
 }
 
@@ -91,7 +91,7 @@ async fn usage_under_load_agrees_with_the_permits_of_holders(store: Store) {
         }
     })
     .await;
-    let usage = rests(&store, held.values().map(Permit::weight).sum()).await;
+    let usage = until_held(&store, held.values().map(Permit::weight).sum()).await;
     assert_eq!(usage.held.len(), held.len());
     for info in &usage.held {
         let permit = &held[info.label.as_deref().expect("a label")];
@@ -121,10 +121,10 @@ async fn under_load_exactly_the_revoked_permits_are_lost(store: Store) {
     assert!(!revoked.is_empty());
     let is_revoked = |label: &String| revoked.contains(label);
     let kept = held.iter().filter(|(label, _)| !is_revoked(label));
-    rests(&store, kept.map(|(_, permit)| permit.weight()).sum()).await;
+    until_held(&store, kept.map(|(_, permit)| permit.weight()).sum()).await;
     for (label, permit) in &held {
         if is_revoked(label) {
-            is_notified(permit).await;
+            until_notified(permit).await;
         }
         assert_eq!(permit.is_lost(), is_revoked(label), "{label}");
     }
@@ -158,6 +158,7 @@ async fn units_that_are_revoked_between_the_queue_and_the_permit_are_freed_once(
             assert!(usage.units <= LIMIT, "{usage:?}");
             let both = [ids(&usage.held), ids(&usage.waiting)].concat();
             assert_eq!(distinct(&both), both.len(), "{usage:?}");
+            // One of the first ten, in turn.
             if let Some(id) = both.get(revoked % 10 % both.len().max(1)) {
                 revoked += usize::from(revoke(&store, "a", id).await);
             }

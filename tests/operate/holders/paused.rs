@@ -115,6 +115,7 @@ async fn a_pause_that_has_ended_is_not_shown(store: Store) {
         keys(&store, &Policy::DEFAULT).await == [StoredKey::whole("b")]
     })
     .await;
+    // Pauses are counted in whole milliseconds.
     pause(&store, "a", Duration::from_micros(999), "none").await;
     assert_eq!(usage(&store, "a").await.pause, None);
 }

@@ -1,8 +1,8 @@
 //! Revocations of permits, of waiting claims, and of claims between the queue and their permit.
 
 use super::{
-    BOUND, Store, answer, assert_revoked, claim, facts_of_operators, first, granted, ids,
-    is_notified, queued, revoke, usage, wait_for_usage, waiting,
+    BOUND, Store, answer, assert_revoked, claim, facts_of_operators, first, granted, ids, queued,
+    revoke, until_notified, usage, wait_for_usage, waiting,
 };
 use futures_util::{FutureExt, future::join_all};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ async fn a_revoked_permit_is_lost_and_its_units_are_free(store: Store) {
     let heavy = claim("a", 5).with_weight(5);
     let permit = granted(&store, &heavy).await;
     let clone = permit.clone();
-    let lost = tokio::spawn(async move { is_notified(&clone).await });
+    let lost = tokio::spawn(async move { until_notified(&clone).await });
     assert!(revoke(&store, "a", &first(&store).await.id).await);
     let free = usage(&store, "a").await;
     assert_eq!((free.units, free.held.len()), (0, 0));
@@ -63,7 +63,7 @@ async fn a_permit_is_revoked_once(store: Store) {
     let answers = join_all((0..10).map(|_| store.revoke(policy, &key, &id))).await;
     let revoked = answers.iter().filter(|answer| matches!(answer, Ok(true)));
     assert_eq!(revoked.count(), 1);
-    is_notified(&permit).await;
+    until_notified(&permit).await;
     assert!(!revoke(&store, "a", &id).await);
 }
 
@@ -78,7 +78,7 @@ async fn a_revocation_that_is_never_polled_revokes_nothing(store: Store) {
 async fn a_revoked_permit_cannot_change_its_weight_and_its_release_returns_false(store: Store) {
     let permit = granted(&store, &claim("a", 5).with_weight(2)).await;
     assert!(revoke(&store, "a", &first(&store).await.id).await);
-    is_notified(&permit).await;
+    until_notified(&permit).await;
     // A store that finds a loss by a refresh learns a moment later that it is permanent.
     eventually("the loss is permanent", BOUND, async || {
         permit.weight() == 0
@@ -100,7 +100,7 @@ async fn all_units_of_a_permit_that_grew_and_shrank_are_free(store: Store) {
         }
         let id = first(&store).await.id;
         assert!(revoke(&store, "a", &id).await, "{weights:?}");
-        is_notified(&permit).await;
+        until_notified(&permit).await;
         // The owner gives up the added units.
         eventually("all is free", BOUND, async || {
             usage(&store, "a").await.units == 0
@@ -155,7 +155,7 @@ async fn a_permit_that_waited_is_revoked_by_the_id_that_it_had_in_the_queue(stor
     let is_it = |usage: &super::Usage| ids(&usage.held) == [&*info.id];
     wait_for_usage(&store, "a", "it holds", is_it).await;
     assert!(revoke(&store, "a", &info.id).await);
-    is_notified(&next).await;
+    until_notified(&next).await;
 }
 
 async fn one_limit_of_several_is_revoked_and_the_whole_permit_is_lost(store: Store) {
@@ -163,7 +163,7 @@ async fn one_limit_of_several_is_revoked_and_the_whole_permit_is_lost(store: Sto
     let both = [claim("a", 1), fleet.clone()];
     let permit = store.acquire_all(both.into()).await.expect("there is room");
     assert!(revoke(&store, "a", &first(&store).await.id).await);
-    is_notified(&permit).await;
+    until_notified(&permit).await;
     assert_eq!(usage(&store, "a").await.units, 0);
     // The drop frees the wider limit at the latest.
     drop(permit);
@@ -220,7 +220,7 @@ async fn a_claim_that_is_granted_while_its_task_does_not_run_is_shown_and_revoke
     let next = granted(&store, &claim("a", 2).with_weight(2)).await;
     match timeout(BOUND, stalled).await.expect("it is notified") {
         // The grant's message arrived before the revocation's.
-        Ok(permit) => is_notified(&permit).await,
+        Ok(permit) => until_notified(&permit).await,
         Err(error) => assert!(matches!(error, AcquireError::Revoked), "{error:?}"),
     }
     assert!(!next.is_lost());

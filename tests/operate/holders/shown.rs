@@ -129,6 +129,7 @@ async fn waiters_are_shown_with_their_flows_in_the_order_in_which_they_are_serve
     let usage = usage(&store, "a").await;
     let flow = |at: usize| usage.waiting[at].flow.clone().expect("it has a flow");
     assert_eq!(usage.held[0].flow, Some(StoredKey::whole("ann")));
+    // Flows take turns, so Ann's second claim is the last. The long flow has the third turn.
     let flows = ["ann", "b.o:b ~_1_"].map(StoredKey::whole);
     assert_eq!(
         [flow(0), flow(1), flow(3)],

@@ -3,7 +3,7 @@
 //!
 //! Promises: P2, P24.
 
-use super::{BOUND, in_force, is_full};
+use super::{BOUND, assert_full, until_in_force};
 use std::{
     sync::{
         Arc,
@@ -30,7 +30,7 @@ use tower_semaphore::{
 };
 
 const LEASE: Duration = Duration::from_secs(3);
-/// The longest time between two refreshes of the limits.
+/// The refresh interval of a store with a long lease.
 const REFRESH: Duration = Duration::from_secs(40);
 const LIMITS: &str = "semaphore:2:limits{semaphore:2:processes}";
 
@@ -108,24 +108,25 @@ impl Load {
         }
     }
 
-    /// Changes the limit, and checks that all processes know it in time and then grant no more than it allows. Before,
-    /// they grant no more than the higher of both limits.
-    async fn changes(&mut self, operator: &Store, (from, to): (u32, Option<u32>)) {
+    /// Changes the limit from the first to the second. Checks that all processes know it in time and then grant no more
+    /// than it allows. Before, they grant no more than the higher of both limits.
+    async fn change(&mut self, operator: &Store, (from, to): (u32, Option<u32>)) {
         let begun = Instant::now();
         set(operator, to).await;
         for store in &self.stores {
-            in_force(store, "a", to).await;
+            until_in_force(store, "a", to).await;
         }
         // A process reads the limits three times per lease. The rest is slack for a busy machine.
         let took = begun.elapsed();
         assert!(took < LEASE / 3 + Duration::from_secs(5), "{took:?}");
+        // Without an operators' limit, that of the claims counts.
         let limit = to.unwrap_or(10);
         let higher = from.max(limit) as usize;
         assert!(self.in_flight.most() <= higher, "{}", self.in_flight.most());
-        self.settle(limit).await;
+        self.until_all_have(limit).await;
         self.in_flight.restart();
         self.highest.store(0, SeqCst);
-        self.some_are_served().await;
+        self.until_some_are_served().await;
         assert_eq!(self.highest.load(SeqCst), limit);
         assert!(self.in_flight.most() <= limit as usize);
         // The callers can use up each limit, because they can hold forty.
@@ -137,17 +138,17 @@ impl Load {
 
     /// Waits until no permit of an earlier limit is granted any more. One may have been under way when the limit
     /// changed.
-    async fn settle(&self, limit: u32) {
+    async fn until_all_have(&self, limit: u32) {
         eventually("no more are held", BOUND, async || {
-            self.some_are_served().await;
+            self.until_some_are_served().await;
             self.highest.store(0, SeqCst);
-            self.some_are_served().await;
+            self.until_some_are_served().await;
             self.highest.load(SeqCst) == limit
         })
         .await;
     }
 
-    async fn some_are_served(&self) {
+    async fn until_some_are_served(&self) {
         let begun = self.in_flight.begun();
         eventually("some are served", BOUND, async || {
             self.in_flight.begun() > begun + 50
@@ -168,10 +169,10 @@ async fn five_processes_under_load_follow_a_limit_down_and_up_and_back() {
     let server = RedisServer::start();
     let operator = processes(&server.url(), 1).await.remove(0);
     let mut load = Load::begin(&server.url()).await;
-    load.some_are_served().await;
-    load.changes(&operator, (10, Some(3))).await;
-    load.changes(&operator, (3, Some(20))).await;
-    load.changes(&operator, (20, None)).await;
+    load.until_some_are_served().await;
+    load.change(&operator, (10, Some(3))).await;
+    load.change(&operator, (3, Some(20))).await;
+    load.change(&operator, (20, None)).await;
     load.end().await;
 }
 
@@ -195,7 +196,7 @@ async fn many_limits_that_a_process_sets_at_once_are_in_force_long_before_a_refr
         sets.collect::<JoinSet<_>>().join_all().await;
         let all = async {
             for key in 0..50 {
-                in_force(&store, &key.to_string(), Some(limit)).await;
+                until_in_force(&store, &key.to_string(), Some(limit)).await;
             }
         };
         let known = timeout(REFRESH / 2, all).await;
@@ -250,15 +251,15 @@ async fn limits_that_a_server_has_lost_are_no_longer_in_force() {
     let stores = processes(&server.url(), 2).await;
     set(&stores[0], Some(1)).await;
     for store in &stores {
-        in_force(store, "a", Some(1)).await;
+        until_in_force(store, "a", Some(1)).await;
     }
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["FLUSHALL"]).await;
     for store in &stores {
-        in_force(store, "a", None).await;
+        until_in_force(store, "a", None).await;
     }
     set(&stores[0], Some(7)).await;
-    in_force(&stores[1], "a", Some(7)).await;
+    until_in_force(&stores[1], "a", Some(7)).await;
 }
 
 /// An operator may have edited the server's data by hand.
@@ -269,7 +270,7 @@ async fn a_version_that_is_no_number_is_replaced_by_the_next_limit() {
     raw.cmd(&["HSET", LIMITS, "*version", "none"]).await;
     let store = processes(&server.url(), 1).await.remove(0);
     set(&store, Some(2)).await;
-    in_force(&store, "a", Some(2)).await;
+    until_in_force(&store, "a", Some(2)).await;
 }
 
 /// The process is the only one, so its share is the whole limit.
@@ -278,7 +279,7 @@ async fn a_process_that_cannot_reach_its_server_keeps_the_limits_that_it_knew() 
     let rig = Rig::new(builder().when_unavailable(WhenUnavailable::Share)).await;
     set(&rig.store, Some(2)).await;
     let store: Store = Arc::new(rig.store.clone());
-    in_force(&store, "a", Some(2)).await;
+    until_in_force(&store, "a", Some(2)).await;
     rig.proxy.black_hole();
     let mut held = Vec::new();
     eventually("it is admitted without its server", BOUND, async || {
@@ -336,7 +337,7 @@ async fn limits_are_in_force_at_every_node_of_a_cluster_even_while_their_own_nod
     let claim = Claim::new(key.as_str()).with_limit(5);
     let held = other.acquire(claim.clone()).await.expect("there is room");
     assert_eq!(held.limit(), 1);
-    is_full(&other, claim, 1).await;
+    assert_full(&other, claim, 1).await;
     eventually("its own node answers", BOUND, async || {
         let usage = operator.usage(&Policy::DEFAULT, &key.as_str().into());
         usage.await.is_ok_and(|usage| usage.units == 1)
@@ -349,7 +350,7 @@ async fn limits_that_do_not_change_cost_an_idle_process_no_call() {
     let server = RedisServer::start();
     let store = processes(&server.url(), 1).await.remove(0);
     set(&store, Some(3)).await;
-    in_force(&store, "a", Some(3)).await;
+    until_in_force(&store, "a", Some(3)).await;
     let mut raw = Raw::connect(server.port()).await;
     raw.reset_stats().await;
     eventually("it has announced itself four times", BOUND, async || {
@@ -359,7 +360,8 @@ async fn limits_that_do_not_change_cost_an_idle_process_no_call() {
     .await;
     let stats = raw.commandstats().await;
     let sent = ["eval", "evalsha"].map(|name| stats.get(name).copied().unwrap_or_default());
-    // One call announces the process and also checks the version of the limits.
+    // An announcement has a command for each of four keys: the clock, the processes, this process, and the limits. The
+    // last only checks the version. No other command was sent.
     assert_eq!(sent[0] + sent[1], 4 * stats["zcard"], "{stats:?}");
     assert!(!stats.contains_key("hgetall"), "{stats:?}");
 }
@@ -368,6 +370,7 @@ async fn limits_that_do_not_change_cost_an_idle_process_no_call() {
 async fn a_server_has_at_most_five_thousand_limits_and_a_process_reads_them_at_once() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
+    // A stored limit is `LIMIT SINCE NOTE`.
     let mut fields = vec!["HSET".to_owned(), LIMITS.to_owned()];
     fields.extend(["*version".to_owned(), "1".to_owned()]);
     for key in 0..5_000 {
@@ -401,6 +404,7 @@ async fn a_server_has_at_most_five_thousand_limits_and_a_process_reads_them_at_o
 async fn a_lock_has_a_limit_of_one_whatever_limits_the_server_stores() {
     let server = RedisServer::start();
     let mut raw = Raw::connect(server.port()).await;
+    // A stored limit is `LIMIT SINCE NOTE`.
     let fields = [
         "*version",
         "1",
@@ -413,7 +417,7 @@ async fn a_lock_has_a_limit_of_one_whatever_limits_the_server_stores() {
     ];
     raw.cmd(&[&["HSET", LIMITS][..], &fields].concat()).await;
     let store = processes(&server.url(), 1).await.remove(0);
-    in_force(&store, "a", Some(1)).await;
+    until_in_force(&store, "a", Some(1)).await;
     let lock = tower_semaphore::Lock::new(store, "a");
     let _guard = lock.try_acquire().await.expect("it is free");
     assert!(lock.try_acquire().await.is_err());

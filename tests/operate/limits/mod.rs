@@ -54,7 +54,7 @@ async fn set(store: &Store, key: Option<&str>, limit: Option<u32>) {
 }
 
 /// Returns once this limit of the key is in force in the process of this store; for `None`, once none is.
-async fn in_force(store: &Store, key: &str, limit: Option<u32>) {
+async fn until_in_force(store: &Store, key: &str, limit: Option<u32>) {
     let key = Key::from(key);
     eventually("the limit is in force", BOUND, async || {
         known(store, &Policy::DEFAULT, &key).await == limit
@@ -72,10 +72,10 @@ async fn known(store: &Store, policy: &Policy, key: &Key) -> Option<u32> {
 /// Sets the limit of the key `a`, and returns once it is in force.
 async fn limited(store: &Store, limit: Option<u32>) {
     set(store, Some("a"), limit).await;
-    in_force(store, "a", limit).await;
+    until_in_force(store, "a", limit).await;
 }
 
-async fn is_full(store: &Store, claim: Claim, limit: u32) {
+async fn assert_full(store: &Store, claim: Claim, limit: u32) {
     let refused = store.acquire(claim).await;
     assert!(
         matches!(&refused, Err(AcquireError::Full { limit: own, .. }) if *own == limit),
@@ -83,7 +83,7 @@ async fn is_full(store: &Store, claim: Claim, limit: u32) {
     );
 }
 
-fn is_closed(answer: &Result<Permit, AcquireError>) {
+fn assert_closed(answer: &Result<Permit, AcquireError>) {
     let is_closed =
         matches!(answer, Err(AcquireError::KeyClosed { policy, .. }) if *policy == Policy::DEFAULT);
     assert!(is_closed, "{answer:?}");
@@ -112,6 +112,7 @@ async fn answer(waiter: Waiter) -> Result<Permit, AcquireError> {
 }
 
 async fn a_limit_that_was_set_decides_the_next_claim_of_its_own_process(store: Store) {
+    // Three times from 1 up to 10 and down to 3.
     for limit in (1..=10).chain([3]).cycle().take(33) {
         set(&store, Some("a"), Some(limit)).await;
         let known = known(&store, &Policy::DEFAULT, &"a".into()).await;
@@ -119,7 +120,7 @@ async fn a_limit_that_was_set_decides_the_next_claim_of_its_own_process(store: S
         assert_eq!(granted(&store, claim(20)).await.limit(), limit);
     }
     set(&store, Some("a"), Some(0)).await;
-    is_closed(&store.acquire(claim(20)).await);
+    assert_closed(&store.acquire(claim(20)).await);
     set(&store, Some("a"), None).await;
     assert_eq!(granted(&store, claim(20)).await.limit(), 20);
 }
@@ -127,11 +128,11 @@ async fn a_limit_that_was_set_decides_the_next_claim_of_its_own_process(store: S
 async fn the_limit_of_a_key_overrides_that_of_its_policy_which_overrides_the_claims(store: Store) {
     assert_eq!(granted(&store, claim(5)).await.limit(), 5);
     set(&store, None, Some(2)).await;
-    in_force(&store, "a", Some(2)).await;
+    until_in_force(&store, "a", Some(2)).await;
     let permit = granted(&store, claim(5)).await;
     assert_eq!((permit.limit(), permit.remaining()), (2, 1));
     limited(&store, Some(1)).await;
-    is_full(&store, claim(5), 1).await;
+    assert_full(&store, claim(5), 1).await;
     let usage = store.usage(&Policy::DEFAULT, &"a".into()).await;
     let usage = usage.expect("the store answers");
     assert_eq!((usage.limit, usage.is_limit_set), (Some(1), true));
@@ -144,9 +145,9 @@ async fn the_limit_of_a_key_overrides_that_of_its_policy_which_overrides_the_cla
     limited(&store, Some(7)).await;
     assert_eq!(granted(&store, claim(5)).await.limit(), 7);
     set(&store, Some("a"), None).await;
-    in_force(&store, "a", Some(2)).await;
+    until_in_force(&store, "a", Some(2)).await;
     set(&store, None, None).await;
-    in_force(&store, "a", None).await;
+    until_in_force(&store, "a", None).await;
     assert_eq!(granted(&store, claim(5)).await.limit(), 5);
 }
 
@@ -155,10 +156,10 @@ async fn a_lower_limit_ends_no_permit_and_grants_nothing_until_there_is_room(sto
     let second = granted(&store, claim(3)).await;
     limited(&store, Some(1)).await;
     let waiter = waits(&store, claim(3), 0).await;
-    is_full(&store, claim(3), 1).await;
+    assert_full(&store, claim(3), 1).await;
     assert!(!first.is_lost() && !second.is_lost());
     assert!(first.release().await);
-    is_full(&store, claim(3), 1).await;
+    assert_full(&store, claim(3), 1).await;
     assert!(!waiter.is_finished());
     assert!(second.release().await);
     assert_eq!(answer(waiter).await.expect("there is room").limit(), 1);
@@ -191,13 +192,13 @@ async fn a_limit_of_0_closes_a_key_and_refuses_its_waiters(store: Store) {
     ];
     limited(&store, Some(0)).await;
     for waiter in waiters {
-        is_closed(&answer(waiter).await);
+        assert_closed(&answer(waiter).await);
     }
-    is_closed(&store.acquire(claim(1)).await);
-    is_closed(&store.acquire(claim(1).with_wait(LONG)).await);
+    assert_closed(&store.acquire(claim(1)).await);
+    assert_closed(&store.acquire(claim(1).with_wait(LONG)).await);
     assert!(!held.is_lost());
     assert!(held.release().await);
-    is_closed(&store.acquire(claim(1)).await);
+    assert_closed(&store.acquire(claim(1)).await);
     limited(&store, None).await;
     drop(granted(&store, claim(1)).await);
 }
@@ -213,7 +214,7 @@ async fn a_claim_that_is_heavier_than_the_limit_is_refused_as_full_and_does_not_
         "{refused:?}"
     );
     drop(answer(light).await.expect("there is room"));
-    is_full(&store, claim(5).with_weight(5).with_wait(LONG), 4).await;
+    assert_full(&store, claim(5).with_weight(5).with_wait(LONG), 4).await;
     // The claim itself is wrong, whatever limits operators set.
     limited(&store, Some(9)).await;
     let answer = store.acquire(claim(5).with_weight(6)).await;
@@ -270,6 +271,7 @@ async fn limits_are_listed_with_their_notes(store: Store) {
             None,
             Some("closed\n\u{1b}[2J for the night".to_owned()),
         ),
+        // A longer note is cut.
         (&listed[1], Some("a"), Some("n".repeat(128))),
         (&listed[2], Some(hostile), None),
     ] {
@@ -296,6 +298,7 @@ async fn no_limit_can_be_set_for_a_lock(store: Store) {
     for key in [None, Some(&key)] {
         assert!(store.set_limit(&policy, key, Some(2), "").await.is_err());
     }
+    // Nor for an empty key.
     assert!(
         store
             .set_limit(&Policy::DEFAULT, Some(&"".into()), Some(2), "")
@@ -407,6 +410,7 @@ async fn while_limits_change_every_claim_is_answered_and_nothing_is_left(store: 
         Policy::from("fleet"),
         [Some(1), Some(5), None, Some(0), Some(2), Some(9)],
     );
+    // The three limits repeat after different numbers of turns, so their combinations vary.
     for turn in 0..60 {
         set(&store, Some("a"), limits[turn % 6]).await;
         set(&store, None, limits[turn % 4]).await;

@@ -1,5 +1,7 @@
 //! The outcomes of requests and claims are counted, and the gauges return to zero whatever ends a permit or a wait.
 //!
+//! `gauges` returns a policy's active permits and waiting claims, in this order.
+//!
 //! Promises: P25.
 
 use super::exposition::{BOUND, Series, all, by_outcome, gauges, install, until_gauges, value};
@@ -76,6 +78,7 @@ async fn requests_count_by_outcome() {
     let service = limited(layer.with_max_waiting(1));
     let send = |request| service.clone().oneshot(request);
     let held = send(request("ann")).await;
+    // One claim waits. Two find the queue full before its wait is over.
     let waits = tokio::spawn(send(request("ann")));
     tokio::task::yield_now().await;
     for _ in 0..2 {
@@ -84,6 +87,7 @@ async fn requests_count_by_outcome() {
     }
     let Ok(late) = waits.await.expect("no panic");
     assert_eq!(late.status(), 429);
+    // Cancelled, exempt and invalid.
     drop(send(request("ann")).now_or_never());
     let Ok(_) = send(Request::new(String::new())).await;
     let Ok(empty) = send(request("")).await;

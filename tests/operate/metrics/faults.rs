@@ -48,7 +48,7 @@ async fn revoke(store: &impl Operate, key: &'static str) {
     assert!(revoked.expect("it answers"), "it is held");
 }
 
-async fn is_notified(permit: &Permit) {
+async fn until_notified(permit: &Permit) {
     let lost = timeout(BOUND, permit.lost()).await;
     lost.expect("the holder is notified");
 }
@@ -68,7 +68,7 @@ async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits
     let store = store(&server).await;
     let (revoked, kept) = (acquire(&store, "a").await, acquire(&store, "b").await);
     revoke(&store, "a").await;
-    is_notified(&revoked).await;
+    until_notified(&revoked).await;
     tokio::time::sleep(LEASE * 2).await;
     assert!(!kept.is_lost());
     assert!(kept.release().await, "it was not refreshed");
@@ -76,7 +76,7 @@ async fn a_process_whose_recorder_panics_at_a_revocation_keeps_its_other_permits
     // Revocations of later permits still reach their holders.
     let later = acquire(&store, "c").await;
     revoke(&store, "c").await;
-    is_notified(&later).await;
+    until_notified(&later).await;
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Metrics over Redis: losses, degraded permits, waits and calls.
 //!
+//! `gauges` returns a policy's active permits and waiting claims, in this order.
+//!
 //! Promises: P25.
 
 use super::exposition::{BOUND, all, by_outcome, gauges, install, sum, until_gauges, value};

@@ -188,20 +188,20 @@ async fn a_metric_that_a_recorder_removed_while_idle_counts_again() {
     }
 }
 
-/// Runs an ignored test in a separate process, because policies count for the life of their process.
-fn passes_alone(test: &str) {
+/// Asserts that an ignored test passes in a separate process, because policies count for the life of their process.
+fn assert_passes_alone(test: &str) {
     let status = child(module_path!(), test).status();
     assert!(status.expect("it starts").success());
 }
 
 #[test]
 fn the_instruments_of_two_hundred_policies_are_not_looked_up_for_each_claim() {
-    passes_alone("a_process_of_two_hundred_policies");
+    assert_passes_alone("a_process_of_two_hundred_policies");
 }
 
 #[test]
 fn policies_beyond_the_bound_share_a_label_and_are_counted() {
-    passes_alone("a_process_of_more_policies_than_labels");
+    assert_passes_alone("a_process_of_more_policies_than_labels");
 }
 
 #[tokio::test]

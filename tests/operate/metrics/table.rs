@@ -95,6 +95,7 @@ async fn the_docs_list_each_name_with_its_labels() {
         documented.retain(|name, _| exposed.contains_key(name));
     }
     assert_eq!(exposed, documented);
+    // The table was found.
     assert!(documented.len() >= 8);
 }
 

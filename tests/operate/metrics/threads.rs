@@ -22,7 +22,8 @@ fn threads() -> HashMap<String, String> {
     tasks.collect()
 }
 
-/// Acquires and drops permits, so that the keeper's thread sends their releases.
+/// Acquires and drops permits in pairs, a light one and one for the whole limit, so that the keeper's thread sends their
+/// releases.
 async fn pairs(store: &RedisSemaphore, count: usize) {
     for _ in 0..count {
         let permit = store.acquire(Claim::new("a").with_limit(2)).await;

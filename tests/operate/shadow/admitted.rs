@@ -1,4 +1,4 @@
-//! A limit in shadow, as a request and its handler see it.
+//! A limit in shadow, as a request and its handler see it. The request's claims run beside it as a *trial*.
 //!
 //! Promises: P25.
 

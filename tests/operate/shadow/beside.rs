@@ -1,5 +1,5 @@
-//! A limit in shadow lets requests run at once, but holds and waits in its store as a limit in force would. Time is
-//! paused.
+//! A limit in shadow lets requests run at once. Beside each request runs a *trial*, which holds and waits in the store
+//! as under a limit in force. Time is paused.
 //!
 //! Promises: P25.
 

@@ -64,6 +64,7 @@ async fn refused(load: Load, store: Store, in_shadow: bool) -> usize {
 
 /// Claims one or two of an account's three units, and the same number of the fleet's sixteen. Eight accounts take part.
 fn two_limits(rng: &mut Rng) -> Vec<Claim> {
+    // The first accounts are the busiest.
     let account = rng.below(8).min(rng.below(8));
     let weight = 1 + rng.below(2) as u32;
     let fleet = Claim::new("all").with_policy("fleet").with_limit(16);
@@ -92,6 +93,7 @@ async fn difference(name: &str, load: Load, stores: [Store; 2]) -> f64 {
         "{name}, wait {:?}: {} requests, {enforced} refused, {tried} in shadow: {percent:+.2} %",
         load.wait, load.requests
     );
+    // With few refusals, the difference in percent would be noise.
     assert!(
         enforced * 10.0 > load.requests as f64,
         "{enforced} are too few"
@@ -99,6 +101,7 @@ async fn difference(name: &str, load: Load, stores: [Store; 2]) -> f64 {
     percent.abs()
 }
 
+/// `slower` multiplies all times.
 fn load(requests: usize, wait: u64, slower: u32) -> Load {
     Load {
         requests,

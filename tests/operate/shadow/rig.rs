@@ -67,11 +67,18 @@ impl Semaphore for Noted {
 
 /// The claims of a request, and the time for which it runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Job(pub(crate) Vec<Claim>, pub(crate) Duration);
+struct Job {
+    claims: Vec<Claim>,
+    time: Duration,
+}
 
+/// A request that makes these claims and runs for this time.
 pub(crate) fn job(claims: impl Into<Vec<Claim>>, millis: u64) -> Request<String> {
     let mut request = Request::new(String::new());
-    let job = Job(claims.into(), Duration::from_millis(millis));
+    let job = Job {
+        claims: claims.into(),
+        time: Duration::from_millis(millis),
+    };
     request.extensions_mut().insert(job);
     request
 }
@@ -83,12 +90,12 @@ pub(crate) fn ann() -> Claim {
 
 pub(crate) fn claims(parts: &Parts) -> Vec<Claim> {
     let job = parts.extensions.get::<Job>();
-    job.map(|job| job.0.clone()).expect("a job")
+    job.map(|job| job.claims.clone()).expect("a job")
 }
 
 pub(crate) async fn run(request: Request<String>) -> Result<Response<String>, Infallible> {
     let job = request.extensions().get::<Job>().cloned();
-    sleep(job.expect("a job").1).await;
+    sleep(job.expect("a job").time).await;
     done("done")
 }
 

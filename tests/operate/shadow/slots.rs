@@ -1,4 +1,4 @@
-//! Claims in shadow and claims in force may both wait. Those in shadow do not use the room
+//! Claims under limits in shadow (trials) and claims in force may both wait. Trials do not use the room
 //! (`max_waiting_total`) that claims in force need.
 //!
 //! Promises: P12, P25.
@@ -20,7 +20,7 @@ fn on_trial() -> Claim {
     Claim::new("bob").with_policy("trial").with_limit(1)
 }
 
-/// Makes claims in shadow wait until the next ones would find the process overloaded.
+/// Lets trials wait until the next trial finds no room to wait. Returns the permit that all of them wait for.
 async fn overload(store: &Noted) -> Permit {
     let held = store.acquire(on_trial()).await.expect("there is room");
     let service = ConcurrencyLimitLayer::new(1, claims, store.clone())
@@ -38,7 +38,7 @@ async fn overload(store: &Noted) -> Permit {
     held
 }
 
-async fn leaves_room(store: impl Semaphore) {
+async fn assert_trials_leave_room(store: impl Semaphore) {
     let store = Noted::new(store);
     let _held = overload(&store).await;
     let ann = || ann().with_limit(1).with_wait(BOUND);
@@ -57,7 +57,7 @@ async fn leaves_room(store: impl Semaphore) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_memory_an_overloaded_trial_leaves_room_for_claims_in_force() {
-    leaves_room(MemorySemaphore::builder().max_waiting_total(MOST).build()).await;
+    assert_trials_leave_room(MemorySemaphore::builder().max_waiting_total(MOST).build()).await;
 }
 
 #[cfg(feature = "redis")]
@@ -65,5 +65,5 @@ async fn in_memory_an_overloaded_trial_leaves_room_for_claims_in_force() {
 async fn over_redis_an_overloaded_trial_leaves_room_for_claims_in_force() {
     let server = testing::redis::RedisServer::start();
     let store = tower_semaphore::RedisSemaphore::builder().max_waiting_total(MOST);
-    leaves_room(store.connect(server.url()).await.expect("it connects")).await;
+    assert_trials_leave_room(store.connect(server.url()).await.expect("it connects")).await;
 }

@@ -4,13 +4,13 @@ mod crowded;
 mod notified;
 mod stored;
 
-use super::{BOUND, Store, Waiter, claim, is_notified, queued};
+use super::{BOUND, Store, Waiter, claim, queued, until_notified};
 use std::{sync::Arc, time::Duration};
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, semaphore::PermitInfo};
 
 const LEASE: Duration = Duration::from_secs(3);
-/// A lease longer than a test. Nothing is refreshed and no waiter polls, so only messages can notify.
+/// A lease longer than a test. Nothing is refreshed, so only messages can notify holders. A waiter polls every 5 s.
 const LONG: Duration = Duration::from_secs(3_600);
 const HELD: &str = "semaphore:2:{concurrency:a}:held";
 const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
@@ -52,7 +52,7 @@ async fn waits(store: &Store, weight: u32, before: usize) -> (Waiter, PermitInfo
 }
 
 /// Waits until the process of this permit or waiter is subscribed to its channel.
-async fn listens(raw: &mut Raw, info: &PermitInfo) {
+async fn until_subscribed(raw: &mut Raw, info: &PermitInfo) {
     let channel = format!("semaphore:2:wake:{}", info.process.id);
     eventually("it listens", BOUND, async || {
         let channels = raw.cmd(&["PUBSUB", "CHANNELS", &channel]).await;
@@ -61,10 +61,10 @@ async fn listens(raw: &mut Raw, info: &PermitInfo) {
     .await;
 }
 
-/// Checks that the permit is lost for good: two seconds later it has not been acquired again, although the key has
+/// Asserts that the permit is lost for good: two seconds later it has not been acquired again, although the key has
 /// room.
-async fn stays_revoked(permit: &Permit, raw: &mut Raw) {
-    is_notified(permit).await;
+async fn assert_stays_revoked(permit: &Permit, raw: &mut Raw) {
+    until_notified(permit).await;
     eventually("the loss is permanent", BOUND, async || {
         permit.weight() == 0
     })

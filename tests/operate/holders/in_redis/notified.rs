@@ -3,9 +3,10 @@
 //! Promises: P4, P24.
 
 use super::{
-    ALIVE, HELD, LEASE, LONG, granted, listens, processes, revoke, stays_revoked, units, waits,
+    ALIVE, HELD, LEASE, LONG, assert_stays_revoked, granted, processes, revoke, units,
+    until_subscribed, waits,
 };
-use crate::holders::{BOUND, Store, answer, assert_revoked, first, is_notified, usage};
+use crate::holders::{BOUND, Store, answer, assert_revoked, first, until_notified, usage};
 use futures_util::{StreamExt, stream};
 use std::{
     sync::Arc,
@@ -22,13 +23,13 @@ async fn a_holder_in_another_process_is_notified_by_a_message() {
     for weight in [1, 3] {
         let permit = granted(&holder, weight).await;
         let info = first(&operator).await;
-        listens(&mut raw, &info).await;
+        until_subscribed(&mut raw, &info).await;
         let start = Instant::now();
         assert!(revoke(&operator, &info.id).await);
-        is_notified(&permit).await;
+        until_notified(&permit).await;
         let took = start.elapsed();
         assert!(took < Duration::from_secs(5), "{took:?}");
-        stays_revoked(&permit, &mut raw).await;
+        assert_stays_revoked(&permit, &mut raw).await;
     }
 }
 
@@ -61,7 +62,7 @@ async fn a_waiter_in_another_process_is_notified_by_a_message() {
     let (_server, mut raw, [holder, operator]) = processes(LONG).await;
     let permit = granted(&holder, 9).await;
     let (waiter, waiting) = waits(&holder, 1, 0).await;
-    listens(&mut raw, &waiting).await;
+    until_subscribed(&mut raw, &waiting).await;
     assert!(revoke(&operator, &waiting.id).await);
     assert_revoked(&answer(waiter).await);
     assert!(usage(&operator, "a").await.waiting.is_empty());
@@ -76,11 +77,11 @@ async fn a_holder_whose_subscription_is_cut_is_notified_when_it_has_subscribed_a
     let holder = super::store(&proxy.url(), LONG).await;
     let permit = granted(&holder, 1).await;
     let info = first(&operator).await;
-    listens(&mut raw, &info).await;
+    until_subscribed(&mut raw, &info).await;
     assert!(revoke(&operator, &info.id).await);
     assert!(!permit.is_lost());
     raw.cmd(&["CLIENT", "KILL", "TYPE", "PUBSUB"]).await;
-    stays_revoked(&permit, &mut raw).await;
+    assert_stays_revoked(&permit, &mut raw).await;
 }
 
 /// The number of held units of `a`, and the id of a unit that was added to a permit.
@@ -89,6 +90,7 @@ async fn held(raw: &mut Raw) -> (usize, Option<String>) {
     let ids: Vec<_> = ids
         .filter_map(|(id, _)| String::from_utf8(id).ok())
         .collect();
+    // Added units have another LEASE, the third part of an id. A colon precedes the number of a further unit.
     let is_added = |id: &&String| id.split('.').nth(2) != Some("0") && !id.contains(':');
     (ids.len(), ids.iter().find(is_added).cloned())
 }
@@ -100,15 +102,16 @@ async fn units_added_to_a_revoked_permit_are_free_as_soon_as_its_owner_is_notifi
     permit.resize(5).await.expect("there is room");
     let info = first(&operator).await;
     assert_eq!(info.weight, 5);
-    listens(&mut raw, &info).await;
+    until_subscribed(&mut raw, &info).await;
     let start = Instant::now();
     assert!(revoke(&operator, &info.id).await);
-    is_notified(&permit).await;
+    until_notified(&permit).await;
     let is_free = async || held(&mut raw).await.0 == 0;
     eventually("all is free", BOUND, is_free).await;
     let took = start.elapsed();
+    // Before a refresh could find the loss.
     assert!(took < LONG / 3, "{took:?}");
-    stays_revoked(&permit, &mut raw).await;
+    assert_stays_revoked(&permit, &mut raw).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,9 +136,9 @@ async fn units_added_to_a_revoked_permit_are_free_after_a_refresh_if_the_message
             first(&holder).await.id
         };
         assert!(revoke(&holder, &id).await);
-        is_notified(&permit).await;
+        until_notified(&permit).await;
         eventually("all is free", BOUND, async || held(&mut raw).await.0 == 0).await;
-        stays_revoked(&permit, &mut raw).await;
+        assert_stays_revoked(&permit, &mut raw).await;
     }
 }
 
@@ -166,7 +169,7 @@ async fn each_revocation_is_remembered_by_one_member_for_an_hour() {
     assert_eq!(remembered.len(), 20, "{remembered:?}");
     let ttl = raw.cmd(&["PTTL", ALIVE]).await.int();
     assert!((3_500_000..=3_600_000).contains(&ttl), "{ttl}");
-    // Make all of them except one an hour older.
+    // Make all of them except one an hour older. The scores are negative times, so an earlier time is a higher score.
     for (member, score) in &remembered[1..] {
         let earlier = (score + 3_600_001.0).to_string();
         let args: [&[u8]; 4] = [b"ZADD", ALIVE.as_bytes(), earlier.as_bytes(), member];
@@ -189,7 +192,7 @@ async fn a_holder_of_many_permits_soon_reads_thousands_of_revocations() {
         .collect()
         .await;
     let info = first(&holder).await;
-    listens(&mut raw, &info).await;
+    until_subscribed(&mut raw, &info).await;
     let channel = format!("semaphore:2:wake:{}", info.process.id);
     let permit = info.id.split('.').nth(1).expect("it has one");
     // The holder has no such permits.
@@ -243,7 +246,7 @@ async fn a_revocation_while_the_slot_moves_is_complete_or_an_error() {
     let revoked = operator
         .revoke(&Policy::DEFAULT, &"a".into(), &info.id)
         .await;
-    is_notified(&permit).await;
+    until_notified(&permit).await;
     cluster.move_keys(slot, from, to).await;
     cluster.end_move(slot, from, to).await;
     assert!(!matches!(revoked, Ok(false)), "{revoked:?}");

@@ -2,7 +2,9 @@
 //!
 //! Promises: P24.
 
-use super::{ALIVE, HELD, LEASE, LONG, QUEUE, granted, listens, processes, revoke, units, waits};
+use super::{
+    ALIVE, HELD, LEASE, LONG, QUEUE, granted, processes, revoke, units, until_subscribed, waits,
+};
 use crate::holders::{
     BOUND, Store, distinct, first, forged::forgeries, ids, usage, wait_for_usage,
 };
@@ -76,6 +78,7 @@ async fn ended_permits_and_foreign_members_are_not_shown_and_stay_stored() {
     raw.cmd(&["ZADD", ALIVE, &ended, dead]).await;
     let shown = usage(&store, "a").await;
     assert_eq!((shown.held.len(), shown.waiting.len()), (1, 0));
+    // The permit, the ended permit and two foreign members.
     assert_eq!(raw.zcard(HELD).await, 4, "it was only read");
 }
 
@@ -148,6 +151,7 @@ async fn a_page_among_many_foreign_keys_takes_no_longer_than_its_time() {
             break;
         }
     }
+    // A page without time reads about a thousand of the 100,000 keys.
     assert!(pages > 50, "{pages}");
     assert_eq!(found, [StoredKey::whole("a")]);
     let whole = page(None, BOUND * 3).await;
@@ -277,7 +281,7 @@ async fn a_forged_id_changes_no_byte_and_sends_no_message() {
     permits[1].resize(6).await.expect("there is room");
     let (waiter, _) = waits(&store, 1, 0).await;
     let shown = usage(&store, "a").await;
-    listens(&mut raw, &shown.held[0]).await;
+    until_subscribed(&mut raw, &shown.held[0]).await;
     let mut messages = Raw::connect(server.port()).await;
     messages.cmd(&["PSUBSCRIBE", "*"]).await;
 
@@ -291,7 +295,7 @@ async fn a_forged_id_changes_no_byte_and_sends_no_message() {
     .await;
     assert!(before.len() >= 3, "{before:?}");
     for info in shown.held.iter().chain(&shown.waiting) {
-        // The id of a unit is not the id of a permit.
+        // Every third forgery, to save time. The id of a unit is not the id of a permit.
         let of_units = (1..=info.weight).map(|unit| format!("{}:{unit}", info.id));
         for forged in forgeries(&info.id).into_iter().step_by(3).chain(of_units) {
             assert!(!revoke(&store, &forged).await, "{forged:?}");
