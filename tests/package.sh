@@ -46,7 +46,8 @@ deny() {
         cargo deny --manifest-path cli/Cargo.toml --exclude-dev --all-features check bans
 }
 
-# Release tags have the form v1.2.3. Before the first release, no API can break.
+# Release tags have the form v1.2.3. A tag of this commit itself is not the last release. Before the first release, no
+# API can break.
 semver() {
     local release
     if ! release=$(git describe --tags --match 'v[0-9]*' --abbrev=0 HEAD^ 2>/dev/null); then
@@ -59,11 +60,11 @@ semver() {
 
 # The packages leave out the tests on purpose. Any other warning is a failure.
 publish() {
-    local said status=0
-    said=$(cargo publish --dry-run --locked -p "$proto" -p "$crate" -p "$cli" 2>&1) || status=$?
-    grep -v 'warning: ignoring test' <<<"$said"
+    local output status=0
+    output=$(cargo publish --dry-run --locked -p "$proto" -p "$crate" -p "$cli" 2>&1) || status=$?
+    grep -v 'warning: ignoring test' <<<"$output"
     [ "$status" = 0 ] &&
-        ! grep '^warning' <<<"$said" | grep -qvE 'ignoring test|aborting upload due to dry run'
+        ! grep '^warning' <<<"$output" | grep -qvE 'ignoring test|aborting upload due to dry run'
 }
 
 # Installs a tool of cargo if it is missing.

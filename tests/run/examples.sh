@@ -69,6 +69,7 @@ run_example() {
     example_pid=$!
     wait_for_end "$example_pid" || fail_with "$title fails" "$log"
     example_pid=
+    # The second line of its output stands for the rest.
     printf '%s: %s\n' "$title" "$(sed -n 2p "$log")"
 }
 

@@ -96,7 +96,7 @@ print_defects() {
     sed 's/^/!!! - /' "$defects"
 }
 
-# Prints the folder of each built package, with its test program.
+# Reads cargo's messages, and prints the folder of each package with each test program that was built for it.
 programs() {
     sed -n 's|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"test":true},"features".*"executable":"\([^"]*\)".*|\1 \2|p' "$1"
 }

@@ -54,6 +54,7 @@ impl SteppedClock {
         self.write(&[seconds.to_ne_bytes(); 2].concat());
     }
 
+    /// Writes the file of steps: the wall clock's seconds, and then the boot-time clock's if they change too.
     fn write(&self, steps: &[u8]) {
         // Not truncated, because running processes have mapped the file.
         let file = File::options()

@@ -82,7 +82,7 @@ impl Process {
         }
     }
 
-    /// Acquires a permit and stores it under `name`. Returns its token, or `None` if the key is full.
+    /// Acquires a permit and stores it under `name`. Returns its token, or `None` if the key is full or paused.
     pub fn acquire(&mut self, name: &str, key: &str, limit: u32) -> Option<u64> {
         match self.call(&format!("acquire {name} {key} {limit}")).as_str() {
             "full" => None,
@@ -165,10 +165,12 @@ impl Process {
         self.child.wait().expect("it is our child");
     }
 
+    /// Stops the process (SIGSTOP). Its connections stay open, and none of its code runs.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
+    /// Continues a stopped process (SIGCONT).
     pub fn cont(&self) {
         self.signal(Signal::CONT);
     }

@@ -40,6 +40,7 @@ impl Ledger {
         let units = claim.units()?;
         let mut pages = self.lock();
         let page = pages.entry(claim.key().clone()).or_default();
+        // With this permit.
         let held = page.granted - page.returned + 1;
         if held > units.limit() {
             let full = AcquireError::full(claim, held - 1);

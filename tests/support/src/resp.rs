@@ -48,7 +48,7 @@ impl Raw {
         })
     }
 
-    /// Sends one command and returns its reply, which may be an [`Reply::Error`].
+    /// Sends one command and returns its reply, which may be a [`Reply::Error`].
     ///
     /// # Panics
     ///

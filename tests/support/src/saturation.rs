@@ -18,6 +18,8 @@ const LIMIT: u32 = 60_000;
 /// The mean use of a stream. It uses from half of this up to one and a half times as much.
 pub const MEAN_USE: u32 = 1_000;
 
+/// The limit sustains 32 or 33 streams at a time: each uses a sixtieth of it, and lasts 6.5 of 12 steps. So some always
+/// wait.
 const WORKERS: u64 = 45;
 
 /// A stream lasts for 1 to this number of steps, and this number of steps is a window.
@@ -36,8 +38,9 @@ pub struct Saturation {
 /// The use of a saturated budget, compared with its limit.
 #[derive(Debug)]
 pub struct Utilisation {
+    /// The units used, divided by those that the limit allows in this time.
     pub share: f64,
-    /// The largest use in any window.
+    /// The largest use in any window, divided by the limit.
     pub peak: f64,
 }
 
@@ -104,6 +107,7 @@ impl Saturation {
         let claim = Claim::new("saturated").with_policy(policy.as_str());
         let claim = claim.with_limit(LIMIT).with_window(self.window);
         let claim = claim.with_estimate(self.estimate);
+        // More time and more waiters than any run needs.
         let claim = claim.with_wait(self.window * 6_000).with_max_waiting(1_000);
         let mut rng = Rng::new(seed);
         loop {

@@ -84,48 +84,57 @@ impl Semaphore for Uncalled {
     }
 }
 
-/// A store that is unreachable while its flag is set.
+/// A store in memory that is unreachable while its flag is set.
 #[derive(Clone, Default)]
-pub struct Flaky(Arc<AtomicBool>, MemorySemaphore);
+pub struct Flaky {
+    fails: Arc<AtomicBool>,
+    store: MemorySemaphore,
+}
 
 impl Flaky {
     pub fn fail(&self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.fails.store(true, Ordering::SeqCst);
     }
 
     pub fn recover(&self) {
-        self.0.store(false, Ordering::SeqCst);
+        self.fails.store(false, Ordering::SeqCst);
     }
 }
 
 impl Semaphore for Flaky {
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        if self.0.load(Ordering::SeqCst) {
+        if self.fails.load(Ordering::SeqCst) {
             return Broken.acquire_all(claims);
         }
-        self.1.acquire_all(claims)
+        self.store.acquire_all(claims)
     }
 }
 
 /// A store in which every claim waits. It counts the waiters, and all claims so far.
 #[derive(Clone, Default)]
-pub struct Slow(Arc<(AtomicUsize, AtomicUsize)>);
+pub struct Slow(Arc<SlowCounts>);
+
+#[derive(Default)]
+struct SlowCounts {
+    waiting: AtomicUsize,
+    acquires: AtomicUsize,
+}
 
 impl Slow {
     pub fn waiting(&self) -> usize {
-        self.0.0.load(Ordering::SeqCst)
+        self.0.waiting.load(Ordering::SeqCst)
     }
 
     /// The number of claims so far.
     pub fn acquires(&self) -> usize {
-        self.0.1.load(Ordering::SeqCst)
+        self.0.acquires.load(Ordering::SeqCst)
     }
 }
 
 impl Semaphore for Slow {
     fn acquire_all(&self, _: Claims) -> Acquire {
-        self.0.0.fetch_add(1, Ordering::SeqCst);
-        self.0.1.fetch_add(1, Ordering::SeqCst);
+        self.0.waiting.fetch_add(1, Ordering::SeqCst);
+        self.0.acquires.fetch_add(1, Ordering::SeqCst);
         let waiter = Waiter(self.clone());
         Acquire::pending(async move {
             let _waiter = waiter;
@@ -138,7 +147,8 @@ struct Waiter(Slow);
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
+        let Self(store) = self;
+        store.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -14,6 +14,7 @@ pub fn cpu(pid: u32) -> Duration {
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let ticks = |at: usize| fields[at].parse::<u64>().expect("ticks are a number");
     let per_second = rustix::param::clock_ticks_per_second();
+    // After the name, the fields 11 and 12 are the times in user and in kernel mode.
     Duration::from_secs_f64((ticks(11) + ticks(12)) as f64 / per_second as f64)
 }
 
@@ -24,6 +25,7 @@ pub fn cpu(pid: u32) -> Duration {
 /// As [`cpu`].
 pub fn resident(pid: u32) -> u64 {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).expect("the process runs");
+    // The second field is the resident size.
     let pages = statm
         .split_whitespace()
         .nth(1)

@@ -23,7 +23,7 @@ pub async fn wake<S: Semaphore>(holder: &S, waiter: &S, key: String) -> Duration
         assert!(permit.release().await, "it was held");
         granted
     });
-    // Until the claim is in the queue and all connections are idle.
+    // Long enough for the claim to join the queue, and for all connections to become idle.
     sleep(Duration::from_millis(3)).await;
     let released = Instant::now();
     drop(permit);

@@ -1,4 +1,4 @@
-//! A client of the chapter's semaphores, with connections and a separate clock.
+//! A client of the programs in this folder (*Redis in Action*, chapter 6), with connections and a separate clock.
 
 use crate::bench::link::{self, MultiplexedConnection};
 use std::{

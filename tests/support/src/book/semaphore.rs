@@ -68,6 +68,7 @@ impl Fair {
         let owners = owners(name);
         let mut transaction = transaction();
         purge(&mut transaction, name, now);
+        // Keeps the owners that are still in the set of times, each with its number.
         let weighted = [(owners.as_str(), 1), (name, 0)];
         transaction.zinterstore_weights(&owners, &weighted).ignore();
         transaction.incr(format!("{name}:counter"), 1);

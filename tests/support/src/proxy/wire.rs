@@ -33,6 +33,14 @@ pub(super) struct Faults {
 /// A predicate on commands, by name and arguments.
 pub(super) type Matches = Box<dyn Fn(&[Vec<u8>]) -> bool + Send>;
 
+/// The replies that are lost.
+struct Drops {
+    /// How many more replies are lost.
+    left: usize,
+    /// The commands to which replies are lost.
+    matches: Matches,
+}
+
 /// The shared state of a proxy.
 pub(super) struct Wire {
     /// The port of the server behind the proxy.
@@ -40,8 +48,7 @@ pub(super) struct Wire {
     faults: watch::Sender<Faults>,
     /// Ends the open connections.
     ends: broadcast::Sender<End>,
-    /// How many more replies are lost, and to which commands.
-    drops: Mutex<(usize, Matches)>,
+    drops: Mutex<Drops>,
     /// The commands that are withheld from the server.
     cuts: Mutex<Option<Matches>>,
     log: Mutex<Vec<Seen>>,
@@ -54,7 +61,10 @@ impl Wire {
             server: AtomicU16::new(server),
             faults: watch::Sender::default(),
             ends: broadcast::Sender::new(16),
-            drops: Mutex::new((0, Box::new(|_| false))),
+            drops: Mutex::new(Drops {
+                left: 0,
+                matches: Box::new(|_| false),
+            }),
             cuts: Mutex::default(),
             log: Mutex::default(),
         }
@@ -81,7 +91,7 @@ impl Wire {
 
     /// Switches off all faults.
     pub(super) fn forward(&self) {
-        lock(&self.drops).0 = 0;
+        lock(&self.drops).left = 0;
         *lock(&self.cuts) = None;
         self.faults.send_replace(Faults::default());
     }
@@ -98,14 +108,17 @@ impl Wire {
 
     /// Loses the replies to the next `count` matching commands.
     pub(super) fn drop_replies_to(&self, count: usize, matches: Matches) {
-        *lock(&self.drops) = (count, matches);
+        *lock(&self.drops) = Drops {
+            left: count,
+            matches,
+        };
     }
 
     /// Returns true if the reply to this command is lost, and counts it.
     pub(super) fn drops_reply_to(&self, command: &[Vec<u8>]) -> bool {
         let mut drops = lock(&self.drops);
-        let is_lost = drops.0 > 0 && drops.1(command);
-        drops.0 -= usize::from(is_lost);
+        let is_lost = drops.left > 0 && (drops.matches)(command);
+        drops.left -= usize::from(is_lost);
         is_lost
     }
 

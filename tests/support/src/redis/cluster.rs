@@ -21,7 +21,7 @@ pub struct Cluster {
     has_tls: bool,
 }
 
-/// The hash slot of a key, computed bit by bit.
+/// The hash slot of a key: the CRC-16 of its part in braces, or of the whole key, computed bit by bit.
 pub fn slot(key: &[u8]) -> u16 {
     let tag = key.split(|byte| b"{}".contains(byte)).nth(1).unwrap_or(key);
     let crc = tag.iter().fold(0_u16, |crc, byte| {
@@ -159,6 +159,7 @@ impl Cluster {
     pub async fn port_of(&self, node: usize, key: &str) -> u16 {
         let mut raw = self.raw(node).await;
         let slot = raw.cmd(&["CLUSTER", "KEYSLOT", key]).await.int();
+        // A range is an array: its first slot, its last slot, and its nodes, the primary first.
         let slots = raw.cmd(&["CLUSTER", "SLOTS"]).await;
         let has =
             |range: &&Reply| (range.array()[0].int()..=range.array()[1].int()).contains(&slot);
@@ -190,6 +191,7 @@ impl Cluster {
                 return;
             }
             let mut command: Vec<&[u8]> = vec![b"MIGRATE", b"127.0.0.1", port.as_bytes()];
+            // No single key, database 0, a timeout of 5 s, and then the keys.
             command.extend([&b""[..], b"0", b"5000", b"KEYS"]);
             command.extend(keys.array().iter().map(Reply::bytes));
             let reply = from.cmd(&command).await;
@@ -274,6 +276,7 @@ impl Cluster {
             eventually("all replicas are known and in sync", BOUND, async || {
                 let mut raw = self.raw(number).await;
                 let slots = raw.cmd(&["CLUSTER", "SLOTS"]).await;
+                // A range lists its two bounds and then its nodes.
                 let nodes = slots.array().iter().map(|range| range.array().len() - 2);
                 let is_known = nodes.sum::<usize>() == self.nodes.len();
                 let info = raw.cmd(&["INFO", "replication"]).await;
