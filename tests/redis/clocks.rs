@@ -192,6 +192,7 @@ async fn a_dead_waiter_holds_the_queue_up_for_a_lease_at_most_after_the_clock_wa
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_recover_at_once_when_the_clock_was_set_forward() {
     let (clock, _server, store) = fixture(LEASE * 3 / 2).await;
+    // Forward by one hour, back by one, forward by two, and back by three.
     for (step, hours) in [1, 0, 2, -1].into_iter().enumerate() {
         clock.set(hours * HOUR);
         let claims = (0..64).map(|key| {

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(30);
-/// Under so long a lease, waiters poll only every 5 s.
+/// Under a lease of this length, waiters poll only every 5 s.
 const LEASE: Duration = Duration::from_secs(600);
 const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 const ALIVE: &str = "semaphore:2:{concurrency:a}:alive";

@@ -24,7 +24,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const BOUND: Duration = Duration::from_secs(30);
 
-/// The time in which the pauses between attempts grow to their full length.
+/// The time in which the pauses between attempts grow to their full length, one to two seconds.
 const GROWN: Duration = Duration::from_secs(10);
 /// The time for which connections are counted afterwards.
 const COUNTED: Duration = Duration::from_secs(10);

@@ -101,7 +101,7 @@ async fn a_full_memory_does_not_stop_acquire_refresh_or_release() {
     let store = store(&server).await;
     let held = store.acquire(claim(5)).await.expect("there is room");
     let mut raw = Raw::connect(server.port()).await;
-    // One byte, so every command that needs memory is refused.
+    // One byte, so a plain write is refused.
     raw.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let refused = raw.cmd(&["SET", "x", "y"]).await;
     assert!(
