@@ -15,7 +15,8 @@ case "$*" in
         ;;
 esac
 
-# Nothing is built again after a change here, and cargo's files for that take more disk space than everything else.
+# Nothing changes during a run, so the files for incremental builds are of no use. They take more disk space than all
+# others.
 export CARGO_INCREMENTAL=0
 
 source tests/run/tools.sh
@@ -74,6 +75,7 @@ schedules() {
         SCHEDULES=17500 cargo test --release -p tower-semaphore-sim --test simulation \
             "the_shipped_core_passes$workload" -- --exact || return
     done
+    # Bugs that only one schedule in many shows.
     cargo test --release -p tower-semaphore-sim --test simulation each_rare -- --ignored
 }
 

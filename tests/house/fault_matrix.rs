@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+/// The number of rows in each table, so that no row is removed unnoticed.
 const FAULTS: usize = 35;
 const BAD_INPUTS: usize = 22;
 
@@ -39,6 +40,7 @@ fn has_test(source: &str, name: &str) -> bool {
     let is_listed = source.lines().any(|line| line.trim() == name);
     let function = format!("fn {name}(");
     let before = source.split_once(&function).map(|(before, _)| before);
+    // The text from the end of the previous item.
     let attributes = before.and_then(|before| before.rsplit("}\n").next());
     is_listed || attributes.is_some_and(|attributes| attributes.contains("test"))
 }
@@ -57,6 +59,7 @@ fn each_fault_has_a_test() {
     let numbers: Vec<_> = rows.iter().map(|row| row[0].clone()).collect();
     let all: Vec<_> = (1..=FAULTS).map(|number| number.to_string()).collect();
     assert_eq!(numbers, all);
+    // The last column names the tests.
     assert!(rows.iter().all(|row| !tests(&row[3]).is_empty()));
 }
 

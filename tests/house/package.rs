@@ -151,6 +151,7 @@ fn the_badges_agree_with_the_manifest() {
 
 #[test]
 fn the_first_command_builds_nothing_that_only_a_few_tests_or_the_benchmarks_need() {
+    // `cargo run --example market` builds all development dependencies.
     let tree = tree("normal,build,dev", "{lib}", "--features=default");
     assert!(tree.contains("tokio"));
     for name in "clap comfy_table criterion dashmap fantoccini plotters rcgen ring".split(' ') {
@@ -179,6 +180,7 @@ fn without_default_features_nothing_of_redis_is_built() {
     }
 }
 
+/// Compares versions such as `1.88` and `1.88.0`, which are equal.
 fn is_at_most(version: &str, other: &str) -> bool {
     let [version, other] = [version, other].map(|version| {
         let numbers = version.split('.').map(str::parse::<u32>);
@@ -211,6 +213,7 @@ fn no_dependency_needs_a_newer_rust_than_this_crate() {
             assert!(is_met, "{name} needs Rust {needed}");
         }
     }
+    // Otherwise the loop has checked too little.
     assert!(seen > 20 && shipped.iter().any(|name| name.starts_with("tokio ")));
     assert!(!shipped.iter().any(|name| name.starts_with("criterion ")));
 }
@@ -271,7 +274,7 @@ fn each_variant_with_fields_is_non_exhaustive() {
             }
         }
     }
-    assert!(seen > 20, "{seen}");
+    assert!(seen > 20, "only {seen} variants were found");
 }
 
 /// True if a line of an enum begins a variant that has fields.

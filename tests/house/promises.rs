@@ -24,6 +24,7 @@ const MARKS: [&str; 3] = ["#[test]", "#[tokio::test", "facts!"];
 /// The promises of the guide: their number and their first sentence.
 fn promises() -> BTreeMap<u32, String> {
     let text = read("src/guide/promises.rs");
+    // Joins the lines of each promise.
     let text = text.replace("\n//!   ", " ");
     let entries = text
         .lines()

@@ -151,6 +151,7 @@ fn sources() -> Vec<String> {
 #[test]
 fn each_habit_is_found_in_comments_and_pages_and_not_in_code() {
     let comment = "/// What it has is\n/// left. Whether it says\n/// so many, of which nobody\n/// knows one that is `told`.\n";
+    // The first comment is one paragraph, which has each of the seven habits once. The second follows code.
     let source = [comment, "let told = 1; ", "// It is told.\n"].concat();
     let found = habits("a.rs", &source);
     assert_eq!(found.len(), 8, "{found:?}");

@@ -72,7 +72,7 @@ async fn a_proxy_forwards_commands_and_logs_them() {
 }
 
 #[tokio::test]
-async fn a_dropped_reply_was_executed_and_others_are_forwarded() {
+async fn a_command_whose_reply_is_dropped_is_executed_and_other_replies_are_forwarded() {
     let mut fixture = fixture().await;
     fixture.proxy.drop_replies_to(1, |args| args[0] == b"SET");
     assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
@@ -92,6 +92,7 @@ async fn dropping_messages_affects_neither_the_subscription_nor_replies() {
         fixture.proxy.drop_messages(true);
         assert_eq!(fixture.direct.cmd(&["PUBLISH", "c", "lost"]).await.int(), 1);
         assert!(timeout(SHORT, fixture.through.next()).await.is_err());
+        // In version 2, a subscribed connection has no ordinary replies.
         if protocol == "3" {
             assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
         }
@@ -171,7 +172,7 @@ async fn a_half_closed_connection_accepts_commands_and_ignores_them() {
     assert!(!fixture.is_set("k").await);
     drop(fixture.through);
     let proxy = fixture.proxy;
-    eventually("it ends", LONG, async || proxy.connections() == 0).await;
+    eventually("the connection ends", LONG, async || proxy.connections() == 0).await;
 }
 
 #[tokio::test]
@@ -186,11 +187,11 @@ async fn a_silenced_connection_accepts_commands_and_ignores_them_while_others_ar
     assert_eq!(fixture.proxy.connections(), 2);
     drop(fixture.through);
     let proxy = fixture.proxy;
-    eventually("it ends", LONG, async || proxy.connections() == 1).await;
+    eventually("the connection ends", LONG, async || proxy.connections() == 1).await;
 }
 
 #[tokio::test]
-async fn a_muted_connection_can_be_reset_and_a_refusing_proxy_accepts_no_other() {
+async fn a_muted_connection_executes_commands_and_a_refusing_proxy_accepts_no_connection() {
     let mut fixture = fixture().await;
     fixture.through.cmd(&["PING"]).await;
     let address = ("127.0.0.1", fixture.proxy.port());
@@ -198,6 +199,7 @@ async fn a_muted_connection_can_be_reset_and_a_refusing_proxy_accepts_no_other()
     assert_eq!(fixture.through.cmd(&["PING"]).await.text(), "PONG");
     fixture.proxy.mute();
     fixture.assert_silent(&["SET", "k", "1"]).await;
+    // Unlike on a silenced connection, commands still reach the server.
     assert!(fixture.is_set("k").await);
     fixture.proxy.kill(End::Reset);
     assert_eq!(

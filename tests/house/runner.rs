@@ -7,8 +7,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Runs a bash script that can call the runner's functions. Its `$1` is this folder, which has the test program
-/// `program-0` of this text.
+/// Runs a bash script that can call the runner's functions. Its `$1` is `folder`, which has the test program
+/// `program-0` with the text `program`.
 fn run(folder: &TempDir, program: &str, script: &str) -> Output {
     let path = folder.path().join("program-0");
     fs::write(&path, format!("#!/usr/bin/env bash\n{program}")).expect("it is written");
@@ -37,6 +37,7 @@ fn a_test_that_hangs_is_named_and_killed_with_the_processes_that_it_has_started(
         sleep 60 &
         printf '%s' $! >started
         sleep 60";
+    // The second argument of `run_logged` is an entry of the runner's list: the folder of a package, and a test program.
     // The program reports 60 s at once, so the runner kills it after two. The processes may take a moment to end.
     let script = r#"longest=62
         run_logged "$1/tests" "$1 $1/program-0" && exit 3
@@ -54,7 +55,7 @@ fn a_test_that_hangs_is_named_and_killed_with_the_processes_that_it_has_started(
     assert!(printed.contains(named), "{printed}");
 }
 
-/// Runs all tests of the program, runs those that have not passed again, and prints the defects.
+/// Runs all tests of the program, which fails, then repeats the tests that have not passed, and prints the defects.
 const RUN_TWICE: &str = r#"
     run_logged "$1/tests" "$1 $1/program-0" >"$1/first" && exit 3
     echo "$1 $1/program-0" >"$1/tests/again"

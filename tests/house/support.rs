@@ -121,8 +121,10 @@ async fn a_stepped_clock_moves_the_time_of_a_running_server() {
     let before = raw.server_time_ms().await;
     raw.cmd(&["SET", "a", "1", "PX", "3600000"]).await;
     clock.set(-3_600);
+    // An hour, less the time that the test took.
     let back = before - raw.server_time_ms().await;
     assert!((3_540_000..=3_600_000).contains(&back), "{back} ms");
+    // The key's hour has become almost two.
     assert!(raw.cmd(&["PTTL", "a"]).await.int() > 3_700_000);
     clock.set(0);
     assert!(raw.server_time_ms().await >= before);
@@ -133,6 +135,7 @@ async fn a_stepped_clock_moves_the_time_of_a_running_server() {
 async fn a_stall_of_the_runtime_is_measured() {
     let watch = testing::stall::StallWatch::start();
     tokio::time::sleep(SHORT).await;
+    // Blocks the only thread of the runtime.
     std::thread::sleep(SHORT * 3);
     tokio::time::sleep(SHORT).await;
     assert!(watch.longest() >= SHORT * 2, "{:?}", watch.longest());

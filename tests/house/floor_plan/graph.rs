@@ -104,18 +104,18 @@ fn join(module: &str, name: &str) -> String {
 
 /// A cycle of arrows, if any.
 pub(crate) fn cycle(arrows: &Arrows) -> Option<Vec<String>> {
-    let mut left = arrows.clone();
-    // A module that uses none of the modules left cannot be on a cycle.
-    while let Some(end) = left
+    let mut remaining = arrows.clone();
+    // A module that uses none of the remaining modules cannot be on a cycle.
+    while let Some(leaf) = remaining
         .keys()
-        .find(|name| next(&left, name).is_none())
+        .find(|name| next(&remaining, name).is_none())
         .cloned()
     {
-        left.remove(&end);
+        remaining.remove(&leaf);
     }
-    let mut path = vec![left.keys().next()?];
+    let mut path = vec![remaining.keys().next()?];
     loop {
-        let next = next(&left, path.last()?)?;
+        let next = next(&remaining, path.last()?)?;
         if let Some(start) = path.iter().position(|name| *name == next) {
             return Some(path[start..].iter().map(|name| (*name).clone()).collect());
         }

@@ -44,6 +44,7 @@ fn assert_order(store: &str, order: &[&str]) {
         );
         for used in used.iter().filter(|used| is_inside(used)) {
             let below = position(used);
+            // `None`, the position of a `mod.rs`, is above all others.
             let is_down = below.is_some() && position(module) < below;
             assert!(is_down, "{module} uses {used}, which is not below it");
         }
@@ -83,6 +84,7 @@ fn no_files_use_each_other_in_a_cycle() {
     assert_eq!(cycle(&arrows(&sources())), None);
 }
 
+/// Each script is complete in its file: nothing replaces a line such as `-- include FILE` by another file.
 #[test]
 fn no_script_has_an_include_mark() {
     let sources = proto_sources();
@@ -129,7 +131,8 @@ fn rules_named(text: &str) -> BTreeSet<u32> {
 
 #[test]
 fn the_code_of_the_core_names_each_rule_that_it_enforces() {
-    let (mut named, mut rules) = (BTreeSet::new(), 0);
+    // The docs of the core list the rules, as `3. *Name.*`.
+    let (mut named, mut rule_count) = (BTreeSet::new(), 0);
     for source in proto_sources() {
         let is_core = source.module.starts_with("core");
         let lines = source.text.lines().filter(|_| is_core);
@@ -139,14 +142,14 @@ fn the_code_of_the_core_names_each_rule_that_it_enforces() {
                     let number = docs
                         .split_once(". *")
                         .and_then(|(number, _)| number.parse().ok());
-                    rules = rules.max(number.unwrap_or(0));
+                    rule_count = rule_count.max(number.unwrap_or(0));
                 }
                 None => named.extend(rules_named(line)),
             }
         }
     }
-    assert_eq!(named, (1..=rules).collect());
-    assert!(rules > 20);
+    assert_eq!(named, (1..=rule_count).collect());
+    assert!(rule_count > 20);
     assert_eq!(
         rules_named("It holds (rules 5 and 21). Rule 7."),
         [5, 7, 21].into()
