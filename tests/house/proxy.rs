@@ -172,7 +172,7 @@ async fn a_half_closed_connection_accepts_commands_and_ignores_them() {
     assert!(!fixture.is_set("k").await);
     drop(fixture.through);
     let proxy = fixture.proxy;
-    eventually("the connection ends", LONG, async || proxy.connections() == 0).await;
+    eventually("it is closed", LONG, async || proxy.connections() == 0).await;
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn a_silenced_connection_accepts_commands_and_ignores_them_while_others_ar
     assert_eq!(fixture.proxy.connections(), 2);
     drop(fixture.through);
     let proxy = fixture.proxy;
-    eventually("the connection ends", LONG, async || proxy.connections() == 1).await;
+    eventually("it is closed", LONG, async || proxy.connections() == 1).await;
 }
 
 #[tokio::test]

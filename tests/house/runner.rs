@@ -37,7 +37,7 @@ fn a_test_that_hangs_is_named_and_killed_with_the_processes_that_it_has_started(
         sleep 60 &
         printf '%s' $! >started
         sleep 60";
-    // The second argument of `run_logged` is an entry of the runner's list: the folder of a package, and a test program.
+    // The second argument of `run_logged` is an entry of the runner's list: a package's folder, and its test program.
     // The program reports 60 s at once, so the runner kills it after two. The processes may take a moment to end.
     let script = r#"longest=62
         run_logged "$1/tests" "$1 $1/program-0" && exit 3

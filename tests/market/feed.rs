@@ -23,8 +23,8 @@ impl Feed {
     /// The data of the next event that has this name and satisfies `fits`.
     pub(crate) async fn until(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let (other, data) = self.0.event().await;
-            if other == name && fits(&data) {
+            let (event, data) = self.0.event().await;
+            if event == name && fits(&data) {
                 return data;
             }
         }
@@ -42,6 +42,7 @@ pub(crate) async fn feeds(client: &Client, count: usize) -> Vec<Feed> {
     feeds
 }
 
+/// 256 is `MOST_PAGES` of the market.
 #[tokio::test]
 async fn feeds_beyond_256_are_refused_and_take_no_permit() {
     let market = Market::start(&[]).await;

@@ -43,8 +43,8 @@ async fn assert_refused(answer: Answer) {
     assert_eq!(answer.header("content-type"), "application/problem+json");
     let policy = answer.header("ratelimit-policy");
     assert_eq!(policy, r#""concurrency";q=5;qu="concurrent-requests""#);
-    let left = format!(r#""concurrency";r=0;t={}"#, answer.header("retry-after"));
-    assert_eq!(answer.header("ratelimit"), left);
+    let none_left = format!(r#""concurrency";r=0;t={}"#, answer.header("retry-after"));
+    assert_eq!(answer.header("ratelimit"), none_left);
     let problem = answer.json().await;
     assert_eq!(problem["status"], 429);
     assert_eq!(problem["violated-policies"], json!(["concurrency"]));
@@ -72,14 +72,15 @@ async fn assert_permits_are_shared(one: &Market, two: &Market) {
     let held_there = streams(&there, 2).await;
     assert_refused(here.get(ENDLESS).await).await;
     assert_refused(there.get(ENDLESS).await).await;
-    for (market, other) in [(one, "bob"), (two, "eve")] {
-        let other = market.client(other).get("/market").await;
-        assert_eq!(other.status(), 200);
-        assert_eq!(other.header("ratelimit"), r#""concurrency";r=4"#);
+    for (market, account) in [(one, "bob"), (two, "eve")] {
+        let answer = market.client(account).get("/market").await;
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.header("ratelimit"), r#""concurrency";r=4"#);
     }
     drop(held.pop());
-    let is_free = async || there.get("/market").await.status() == 200;
-    eventually("a permit is taken there", RELEASED_WITHIN, is_free).await;
+    let is_admitted = async || there.get("/market").await.status() == 200;
+    eventually("a permit is taken there", RELEASED_WITHIN, is_admitted).await;
+    // The other streams have run until here.
     drop((held, held_there));
 }
 
@@ -98,9 +99,10 @@ async fn assert_trades_are_shared(one: &Market, two: &Market) {
         assert_eq!((&*name, &data["id"]), ("listing", &json!(id)));
         let (name, data) = events.event().await;
         assert_eq!((&*name, &data["id"]), ("trade", &json!(id)));
-        let both = (&data["seller"], &data["buyer"]);
-        assert_eq!(both, (&json!("joe"), &json!("kim")));
+        let traders = (&data["seller"], &data["buyer"]);
+        assert_eq!(traders, (&json!("joe"), &json!("kim")));
     }
+    // Each account begins with 1,000 coins, and the item has cost 300.
     for market in [one.anonymous_client(), two.anonymous_client()] {
         let (joe, kim) = (market.account("joe").await, market.account("kim").await);
         assert_eq!((&joe["funds"], &kim["funds"]), (&json!(1_300), &json!(700)));
@@ -118,6 +120,7 @@ async fn assert_one_market(one: &Market, two: &Market) {
 #[tokio::test]
 async fn two_processes_on_one_redis_are_one_market_and_leave_no_permit() {
     let server = RedisServer::start();
+    // With this lease, a permit that was not released would still be held at the end.
     let [one, two] = markets(&server, "60000").await;
     assert_one_market(&one, &two).await;
     let mut raw = Raw::connect(server.port()).await;
@@ -132,6 +135,7 @@ async fn two_processes_on_one_redis_are_one_market_and_leave_no_permit() {
 async fn a_cluster_has_one_market() {
     let cluster = Cluster::of_primaries(3).await;
     let nodes = addresses(&cluster.urls());
+    // The second process finds the third node by asking the first two.
     let (first_two, _) = nodes.rsplit_once(',').expect("there are three");
     let one = Market::start(&[("REDIS_CLUSTER", &*nodes)]).await;
     let two = Market::start(&[("REDIS_CLUSTER", first_two)]).await;

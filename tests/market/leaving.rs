@@ -1,4 +1,4 @@
-//! Markets that stop at a signal under load, and others that keep running.
+//! Markets that stop at a signal under load, alone or one after another in a fleet.
 //!
 //! The lease is an hour, so an unreleased permit is still held when the test ends.
 //!
@@ -18,6 +18,9 @@ use tokio::{task::JoinSet, time::sleep};
 
 const ACCOUNTS: usize = 8;
 const BOUND: Duration = Duration::from_secs(60);
+
+/// Five for each client, on average.
+const SEVERAL: usize = 200;
 
 /// A response that takes a while, and a quick one.
 const PATHS: [&str; 2] = ["/market/export?rows=10&interval_ms=20", "/market"];
@@ -127,7 +130,7 @@ async fn a_market_that_stops_under_load_ends_its_responses_and_gives_every_permi
     // These streams and sockets outlast the market's time limit for its shutdown. Nothing reads them.
     let _endless = streams(&market.client("stuck"), 3).await;
     let _sockets = Socket::several(&market, "stuck", 2).await;
-    wait_until_served(&tally, 200).await;
+    wait_until_served(&tally, SEVERAL).await;
     assert!(held(&server).await > 0);
 
     market.terminate();
@@ -149,7 +152,7 @@ async fn three_markets_that_restart_one_by_one_refuse_no_request_and_leave_no_pe
     let urls = markets.iter().map(|market| market.url().to_owned());
     let open = Arc::new(Mutex::new(urls.collect()));
     let (clients, tally) = start_clients(&open);
-    wait_until_served(&tally, 200).await;
+    wait_until_served(&tally, SEVERAL).await;
 
     for (index, market) in markets.iter_mut().enumerate() {
         let next = start(&server, "5000").await;
@@ -157,7 +160,7 @@ async fn three_markets_that_restart_one_by_one_refuse_no_request_and_leave_no_pe
         let old = std::mem::replace(market, next);
         old.terminate();
         assert!(old.wait_until_ended().await.success());
-        wait_until_served(&tally, 200).await;
+        wait_until_served(&tally, SEVERAL).await;
     }
     open.lock().expect("no panic").clear();
     clients.join_all().await;

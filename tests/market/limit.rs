@@ -43,6 +43,7 @@ async fn the_routes_of_the_market_share_the_limit_and_those_of_accounts_have_non
 #[tokio::test]
 async fn the_query_names_the_account_as_the_header_does() {
     let market = Market::start(&[("LIMIT", "1")]).await;
+    // The blank must be encoded in a query, but not in a header.
     let held = market.client("an n").get(ENDLESS).await;
     assert_eq!(held.status(), 200);
     let by_query = market

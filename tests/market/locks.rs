@@ -52,7 +52,8 @@ async fn a_buyer_that_was_stopped_does_not_buy_an_item_that_was_sold_in_between(
     let server = RedisServer::start();
     let [one, two] = markets(&server, "1000").await;
     let id = listed(one.client("ann").list("ann-1", 300).await).await;
-    // The first process waits for the lock and is stopped. In that time it is granted the lock, and its lease ends.
+    // The first process waits for the lock and is stopped. While it is stopped, it is granted the lock, and the lease
+    // ends.
     let guard = lock(&server, "ann-1").await;
     let stopped = tokio::spawn({
         let (late, id) = (one.client("late"), id.clone());
@@ -77,6 +78,7 @@ async fn a_buyer_that_was_stopped_does_not_buy_an_item_that_was_sold_in_between(
     for account in ["ann", "bob", "late"] {
         funds.push(bob.account(account).await["funds"].clone());
     }
+    // Each account had 1,000 coins.
     assert_eq!(json!(funds), json!([1_300, 700, 1_000]));
 }
 

@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The longest time that a request may wait for a permit.
 const WAIT: Duration = Duration::from_millis(300);
 
 /// The labels and values of each series, by the metric's name.
@@ -105,13 +106,14 @@ fn queries() -> Vec<(String, String)> {
     let mut queries: Vec<_> = targets
         .map(|target| (string(&target["expr"]), string(&target["legendFormat"])))
         .collect();
+    // The first variable is the data source, and the second is `policy`.
     let variable = &dashboard["templating"]["list"][1]["query"]["query"];
     let variable = string(variable);
     let inside = variable
         .trim_start_matches("label_values(")
         .trim_end_matches(')');
     let (metric, label) = inside.split_once(", ").expect("a metric and a label");
-    // In the form of a panel's query, so that it is checked in the same way.
+    // In the form of a panel's query and its legend, `{{policy}}`, so that it is checked in the same way.
     queries.push((
         format!("sum by ({label}) ({metric})"),
         format!("{{{{{label}}}}}"),
@@ -119,7 +121,7 @@ fn queries() -> Vec<(String, String)> {
     queries
 }
 
-/// Asserts that the metrics and labels of a query exist, and that its legend shows labels by which it groups.
+/// Asserts that the metrics and labels of a query exist, and that its legend shows only labels by which it groups.
 fn assert_finds(query: &str, legend: &str, exposed: &Exposed) {
     let parsed = Query::parse(query);
     assert!(!parsed.metrics.is_empty(), "{query}");
@@ -188,7 +190,7 @@ async fn each_query_of_the_dashboard_finds_its_metrics_and_labels() {
     let server = testing::redis::RedisServer::start();
     let exposed = exposed(&[("REDIS_URL", &*server.url())]).await;
     let queries = queries();
-    assert!(queries.len() > 12);
+    assert!(queries.len() > 12, "too few were found: {queries:?}");
     for (query, legend) in &queries {
         assert_finds(query, legend, &exposed);
     }
@@ -242,6 +244,7 @@ fn the_queries_of_shares_by_policy_count_claims_and_not_requests() {
     let all = queries().into_iter().map(|(query, _)| query).chain(lines);
     let is_share = |query: &String| query.contains(") / sum by (policy) (");
     let shares: Vec<_> = all.filter(is_share).collect();
+    // One in the dashboard, and one in the guide.
     assert!(shares.len() >= 2, "{shares:?}");
     for query in shares {
         assert!(query.contains("_claims_total"), "{query}");

@@ -21,6 +21,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 /// Less than the 30 s for which pings may stay unanswered, so that only the end of a socket frees a permit in time.
 const FREED_WITHIN: Duration = Duration::from_secs(15);
 
+/// The codes of close frames, as RFC 6455 and its registry name them.
+const GOING_AWAY: u16 = 1_001;
+const TRY_AGAIN_LATER: u16 = 1_013;
+
 /// Waits until a permit of ann is free, and takes it with a socket.
 async fn open_when_free(market: &Market) -> Socket {
     let mut socket = None;
@@ -52,7 +56,7 @@ async fn a_socket_whose_permit_is_deleted_is_closed_and_leaves_room(market: &Mar
     let anonymous = market.anonymous_client();
     let oldest = ids(&permits(&anonymous, "ann").await).remove(0);
     assert_eq!(delete(&anonymous, "ann", &oldest).await, 204);
-    let lost = (1013, "the permit was lost".to_owned());
+    let lost = (TRY_AGAIN_LATER, "the permit was lost".to_owned());
     assert_eq!(
         soon(
             "the end of the socket",
@@ -82,6 +86,7 @@ async fn listings_and_trades_come_over_a_socket(market: &Market) {
 }
 
 async fn a_request_that_is_no_handshake_is_bad_and_holds_no_permit(market: &Market) {
+    // One more than the limit.
     for _ in 0..6 {
         let answer = market.client("ann").get("/market/socket").await;
         assert_eq!(answer.status(), 400);
@@ -105,7 +110,7 @@ async fn a_market_that_stops_closes_its_sockets_with_that_reason(market: &Market
     for socket in sockets {
         assert_eq!(
             socket.wait_until_closed().await,
-            (1001, "the market stops".to_owned())
+            (GOING_AWAY, "the market stops".to_owned())
         );
     }
 }
@@ -114,6 +119,7 @@ async fn a_market_that_stops_closes_its_sockets_with_that_reason(market: &Market
 async fn a_silent_client_that_answers_pings_keeps_its_permit() {
     let market = Market::start(&[("LIMIT", "1"), ("MAX_STALL_MS", "2000")]).await;
     let mut silent = Socket::open(&market, "ann").await;
+    // More than twice the time for which pings may stay unanswered.
     let answering = tokio::time::timeout(Duration::from_secs(5), silent.answer_pings());
     assert!(answering.await.is_err());
     assert_refused(&market).await;
@@ -135,7 +141,7 @@ async fn a_socket_is_closed_when_its_permit_is_lost() {
     let market = Market::start(&settings).await;
     let socket = Socket::open(&market, "ann").await;
     server.kill();
-    let lost = (1013, "the permit was lost".to_owned());
+    let lost = (TRY_AGAIN_LATER, "the permit was lost".to_owned());
     assert_eq!(socket.wait_until_closed().await, lost);
 }
 
@@ -145,7 +151,7 @@ const PING: u8 = 9;
 
 const MEBI: u64 = 1_024 * 1_024;
 
-/// The header of a client's frame with a mask of zeros.
+/// The header of a client's frame, with a mask of zeros: the data is sent as it is.
 fn head(kind: u8, length: u64) -> Vec<u8> {
     let opcode = kind.into();
     let mask = Some([0; 4]);
@@ -191,6 +197,7 @@ async fn a_frame_that_is_too_long_ends_the_socket_before_its_data_arrives() {
     let market = Market::start(&[]).await;
     let mut socket = Socket::open(&market, "ann").await;
     let socket = socket.connection();
+    // Only the header. The market takes messages of up to 4 KiB.
     let sent = socket.write_all(&head(TEXT, 8 * MEBI)).await;
     sent.expect("it is open");
     wait_until_none_is_held(&market).await;
@@ -202,6 +209,7 @@ async fn unread_pongs_take_no_memory_of_the_market() {
     let market = Market::start(&[("MAX_STALL_MS", "600000")]).await;
     let mut socket = Socket::open(&market, "ann").await;
     let socket = socket.connection();
+    // The longest data of a ping.
     let ping = [head(PING, 125), vec![0; 125]].concat();
     let pings = ping.repeat(MEBI as usize / ping.len());
     let before = resident(market.pid());
@@ -210,6 +218,7 @@ async fn unread_pongs_take_no_memory_of_the_market() {
         soon("the pings are read", sent).await.expect("it is open");
     }
     let grown = resident(market.pid()).saturating_sub(before);
+    // The pongs to all pings would take 64 MiB.
     assert!(grown < 32 * MEBI, "by {grown} bytes");
     assert_eq!(held(&market).await, 1);
 }

@@ -54,6 +54,7 @@ fn parse_status(answer: &[u8]) -> Option<u16> {
     let (head, body) = text.split_once("\r\n\r\n")?;
     let (_, length) = head.split_once("content-length: ")?;
     let length: usize = length.lines().next()?.parse().expect("a number");
+    // The head begins with `http/1.1 200`.
     (body.len() >= length).then(|| head[9..12].parse().expect("a status"))
 }
 

@@ -1,4 +1,5 @@
-//! The cost of the feeds that watch an account, in Redis commands: many cost as much as one, and none cost nothing.
+//! The cost of the feeds that watch an account, in Redis commands: many cost as much as one, and closed ones cost
+//! nothing.
 //!
 //! Promises: P24.
 
@@ -25,7 +26,7 @@ async fn commands_per_second(raw: &mut Raw) -> f64 {
 }
 
 #[tokio::test]
-async fn many_watchers_of_an_account_cost_redis_as_much_as_one_and_none_cost_nothing() {
+async fn many_watchers_of_an_account_cost_redis_as_much_as_one_and_closed_ones_cost_nothing() {
     let server = RedisServer::start();
     let market = Market::start(&[("REDIS_URL", &*server.url())]).await;
     let mut raw = Raw::connect(server.port()).await;
@@ -34,6 +35,7 @@ async fn many_watchers_of_an_account_cost_redis_as_much_as_one_and_none_cost_not
 
     let one = feeds(&anonymous, 1).await;
     let for_one = commands_per_second(&mut raw).await - idle;
+    // The market reads an account that has watchers up to ten times a second.
     assert!(for_one > 3.0, "a watcher costs nothing: {for_one}");
     let many = feeds(&anonymous, 50).await;
     let for_many = commands_per_second(&mut raw).await - idle;
@@ -67,6 +69,7 @@ async fn a_long_queue_is_counted_and_its_heartbeats_cause_no_events() {
     let mut feed = Feed::open(&market.anonymous_client(), "ann").await;
     let all_wait = |permits: &Value| permits["queue_length"] == 150;
     let permits = feed.until("permits", all_wait).await;
+    // An event has no more waiters than these.
     assert_eq!(permits["waiting"].as_array().map(Vec::len), Some(100));
 
     // The refresh of the holder's lease causes an event every few seconds. If waiters' heartbeats counted as changes,

@@ -1,9 +1,13 @@
-//! Reads the market's data from Redis, and compares it with the answers that traders got.
+//! Reads the market's data from Redis, and compares it with the answers that traders got. An account begins with
+//! [`COINS`], and with the items `ACCOUNT-1` to `ACCOUNT-10`.
 
 use super::traders::{Answers, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use testing::{redis::RedisServer, resp::Raw};
+
+/// The coins with which an account begins.
+const COINS: i64 = 1_000;
 
 /// All data that the market has in Redis.
 pub(super) struct Books {
@@ -52,7 +56,7 @@ impl Books {
     /// Asserts that no coin and no item was lost, created or duplicated.
     pub(super) fn assert_conserved(&self) {
         let count = self.funds.len() as i64;
-        assert_eq!(self.funds.values().sum::<i64>(), 1_000 * count);
+        assert_eq!(self.funds.values().sum::<i64>(), COINS * count);
         let accounts = self.funds.keys();
         let items = accounts.flat_map(|name| (1..=10).map(move |n| format!("{name}-{n}")));
         let mut items: Vec<_> = items.collect();
@@ -77,14 +81,14 @@ impl Books {
         }
         for (account, funds) in &self.funds {
             let earned = earned.get(account).copied().unwrap_or_default();
-            assert_eq!(*funds, 1_000 + earned, "{account}");
+            assert_eq!(*funds, COINS + earned, "{account}");
             assert!(*funds >= 0, "{account} has a debt");
         }
     }
 
-    /// Asserts that the data has what every answer reported, and that for each sale its buyer got an answer or does not
+    /// Asserts that the data has what every answer reported, and that the buyer of each sale got an answer or does not
     /// know the outcome.
-    pub(super) fn assert_match(&self, answers: &[Answers]) {
+    pub(super) fn assert_matches_answers(&self, answers: &[Answers]) {
         let mut bought = BTreeMap::new();
         for trade in answers.iter().flat_map(|answers| &answers.bought) {
             let (id, buyer) = (text(&trade["id"]), text(&trade["buyer"]));
@@ -97,17 +101,17 @@ impl Books {
         }
         for (id, trade) in &self.sold {
             let purchase = (id.clone(), text(&trade["buyer"]));
-            let unknown = answers
+            let is_unknown = answers
                 .iter()
                 .any(|answers| answers.unknown.contains(&purchase));
             assert!(
-                bought.contains_key(id) || unknown,
+                bought.contains_key(id) || is_unknown,
                 "no trader got an answer for {trade}"
             );
         }
         for id in answers.iter().flat_map(|answers| &answers.listed) {
-            let known = self.listings.contains_key(id) || self.sold.contains_key(id);
-            assert!(known, "the listing {id} is gone");
+            let is_kept = self.listings.contains_key(id) || self.sold.contains_key(id);
+            assert!(is_kept, "the listing {id} is gone");
         }
     }
 

@@ -56,7 +56,7 @@ async fn money_and_items_are_conserved() {
     let books = Books::read(&server).await;
     books.assert_conserved();
     books.assert_funds_match_trades();
-    books.assert_match(&answers);
+    books.assert_matches_answers(&answers);
     let late: usize = answers.iter().map(|answers| answers.late).sum();
     let unknown: usize = answers.iter().map(|answers| answers.unknown.len()).sum();
     println!(

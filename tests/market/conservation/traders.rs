@@ -10,11 +10,14 @@ use tokio_util::sync::CancellationToken;
 /// Sellers wait for buyers once this many items are for sale.
 const FOR_SALE: usize = 60;
 
+/// Stands for the status of an answer that did not arrive.
+pub(super) const NO_ANSWER: u16 = 0;
+
 /// The state that all traders share.
 #[derive(Clone)]
 pub(super) struct Shared {
     processes: Arc<Processes>,
-    /// One permit for each further item that may be listed.
+    /// One permit for each further item that may be listed. Sellers take permits, and sales add them.
     room: Arc<Semaphore>,
     pub(super) stop: CancellationToken,
 }
@@ -62,7 +65,7 @@ impl Trader {
     }
 
     /// Sends a request, and retries it while the answer is 429: the permit of the previous request may not be released
-    /// yet, and a killed process holds its permits for a lease. Returns the status 0 if no answer arrived.
+    /// yet, and a killed process holds its permits for a lease. Returns [`NO_ANSWER`] if none arrived.
     async fn send(
         &mut self,
         account: &str,
@@ -79,13 +82,13 @@ impl Trader {
             {
                 Some((429, _)) => {}
                 Some(answer) => return answer,
-                None => return (0, Value::Null),
+                None => return (NO_ANSWER, Value::Null),
             }
         }
     }
 }
 
-/// Lists the ten items that each account begins with, of one account after another.
+/// Lists the ten items with which an account begins, for one new account after another.
 pub(super) async fn sell(shared: Shared, n: usize) -> Answers {
     let mut seller = Trader::new(shared, format!("s{n}"));
     for account in 0.. {
@@ -104,6 +107,7 @@ pub(super) async fn sell(shared: Shared, n: usize) -> Answers {
 
 impl Trader {
     async fn list(&mut self, account: &str, item: usize) {
+        // Cheap enough that an account can buy many, and in no order.
         let price = 1 + (item * 7 + self.requests) % 50;
         let offer = json!({"item": format!("{account}-{item}"), "price": price}).to_string();
         let mut may_be_listed = false;
@@ -113,7 +117,7 @@ impl Trader {
                 .await;
             match status {
                 201 => return self.answers.listed.push(text(&answer["id"])),
-                0 | 503 => may_be_listed = true,
+                NO_ANSWER | 503 => may_be_listed = true,
                 409 if may_be_listed => return,
                 status => panic!("{status} for {offer}: {answer}"),
             }
@@ -139,7 +143,11 @@ impl Trader {
     /// Tries to buy an item. Returns false if the account has too few coins for it.
     async fn buy_one(&mut self, account: &str) -> bool {
         let (status, market) = self.send(account, Method::GET, "/market", "").await;
-        assert!(matches!(status, 0 | 200 | 503), "{status}: {market}");
+        assert!(
+            matches!(status, NO_ANSWER | 200 | 503),
+            "{status}: {market}"
+        );
+        // The market lists the cheapest items first.
         let cheap = market.as_array().map_or(0, Vec::len).min(4);
         let Some(choice) = self.requests.checked_rem(cheap) else {
             return true;
@@ -151,11 +159,11 @@ impl Trader {
             200 => self.answers.bought.push(answer),
             409 if answer["detail"] == "the account has too few coins" => return false,
             409 => self.answers.late += 1,
-            0 | 503 => drop(self.answers.unknown.insert((id, account.to_owned()))),
+            NO_ANSWER | 503 => drop(self.answers.unknown.insert((id, account.to_owned()))),
             status => panic!("{status} for {path}: {answer}"),
         }
         // With an unknown outcome the item may have been sold. If it was not, one more item for sale does no harm.
-        let has_room = matches!(status, 0 | 200 | 503);
+        let has_room = matches!(status, NO_ANSWER | 200 | 503);
         self.shared.room.add_permits(usize::from(has_room));
         true
     }

@@ -1,6 +1,6 @@
 //! HTTP clients, and the traders' access to the market through any process, whatever its state.
 
-use super::{fixture::Fixture, fleet::PROCESSES};
+use super::{fixture::Fixture, fleet::PROCESSES, traders::NO_ANSWER};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -90,11 +90,11 @@ impl Processes {
         sleep(THOUGHT).await;
         let request = self.request(number % PROCESSES, account, method, path, body);
         let answer = timeout(PATIENCE, request).await.ok().flatten();
-        let status = answer.as_ref().map_or(0, |(status, _)| *status);
+        let status = answer.as_ref().map_or(NO_ANSWER, |(status, _)| *status);
         let report = &self.fixture.report;
         report.count(format_args!("answers to traders: {status}"));
         match status {
-            0 | 429 | 503 => sleep(REST).await,
+            NO_ANSWER | 429 | 503 => sleep(REST).await,
             200..500 => {}
             _ => report.wrong("a trader got another answer", status),
         }

@@ -17,28 +17,28 @@ use tokio::{
 /// A deck of cards that is refilled whenever it is empty.
 struct Deck<T> {
     all: Vec<T>,
-    left: Vec<T>,
+    remaining: Vec<T>,
 }
 
 impl<T: Copy> Deck<T> {
     fn new(all: &[T]) -> Self {
         Self {
             all: all.to_vec(),
-            left: Vec::new(),
+            remaining: Vec::new(),
         }
     }
 
     /// True if all cards have been drawn.
     fn is_used_up(&self) -> bool {
-        self.left.is_empty()
+        self.remaining.is_empty()
     }
 
     fn draw(&mut self, rng: &mut Rng) -> T {
-        if self.left.is_empty() {
-            self.left.clone_from(&self.all);
+        if self.remaining.is_empty() {
+            self.remaining.clone_from(&self.all);
         }
-        let at = rng.below(self.left.len());
-        self.left.swap_remove(at)
+        let at = rng.below(self.remaining.len());
+        self.remaining.swap_remove(at)
     }
 }
 
@@ -88,7 +88,7 @@ const FLUSH: &str = "for _, key in ipairs(redis.call('KEYS', 'semaphore:*')) do 
 const CALM: Duration = Duration::from_secs(12);
 
 /// Injects faults of Redis and of the connections to it, one after another, until `calm` is cancelled.
-pub(crate) async fn of_redis(fixture: &Fixture, mut rng: Rng) {
+pub(crate) async fn inject_redis_faults(fixture: &Fixture, mut rng: Rng) {
     let mut deck = Deck::new(&FAULTS);
     while !fixture.calm.is_cancelled() {
         sleep(rng.millis(1_000..4_000)).await;
@@ -102,6 +102,7 @@ pub(crate) async fn of_redis(fixture: &Fixture, mut rng: Rng) {
     }
 }
 
+/// Injects a fault: with `disturb` if it is too short to lose permits, and with `displace` if it may lose some.
 async fn inject(fixture: &Fixture, fault: Fault, rng: &mut Rng) {
     let (short, long) = (rng.millis(SHORT_MS), rng.millis(LONG_MS));
     fixture.report.fault(format_args!("Redis {fault:?}"));
@@ -207,7 +208,7 @@ const PROCESS_FAULTS: [ProcessFault; 4] = [
 const END: Duration = Duration::from_secs(60);
 
 /// Injects faults of the processes, one after another, until `calm` is cancelled.
-pub(crate) async fn of_processes(fixture: &Fixture, mut rng: Rng) {
+pub(crate) async fn inject_process_faults(fixture: &Fixture, mut rng: Rng) {
     let mut deck = Deck::new(&PROCESS_FAULTS);
     while !fixture.calm.is_cancelled() {
         sleep(rng.millis(500..4_000)).await;

@@ -37,6 +37,7 @@ pub(crate) struct Fixture {
 pub(crate) struct Disturbance<'a> {
     fixture: &'a Fixture,
     whom: Whom,
+    /// The number of its entry in `Fixture::troubles`.
     trouble: usize,
     /// True if permits may be lost.
     takes_permits: bool,

@@ -92,6 +92,7 @@ impl Fleet {
         for (at, proxy) in self.proxies.iter().enumerate() {
             let sent = proxy.log();
             proxy.clear_log();
+            // Each process subscribes to the channel with its id.
             let channels = sent.iter().filter_map(|seen| seen.args.get(1));
             let ids = channels.filter_map(|channel| channel.strip_prefix(CHANNEL));
             let ids = ids.map(|id| String::from_utf8_lossy(id).into_owned());
@@ -102,7 +103,7 @@ impl Fleet {
     /// Reports processes that have ended by themselves or have panicked.
     pub(crate) fn report_failures(&self, report: &Report) {
         for at in 0..PROCESSES {
-            if let Some(Some(status)) = self.with(at, Market::has_ended) {
+            if let Some(Some(status)) = self.with(at, Market::exit_status) {
                 let panic = self.take(at).and_then(|market| market.panic());
                 report.wrong(
                     "a process has ended by itself",
@@ -164,7 +165,7 @@ impl Market {
     }
 
     /// The exit status, if the process has ended.
-    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is our child")
     }
 
@@ -174,7 +175,7 @@ impl Market {
         ended.expect("it is our child")
     }
 
-    /// The first panic in its log, if any.
+    /// The beginning of the first panic in its log, if any.
     pub(crate) fn panic(&self) -> Option<String> {
         let log = fs::read_to_string(&self.log).expect("the log is text");
         let at = log.find("panicked at")?;

@@ -1,8 +1,8 @@
 //! The responses in flight, as their clients see them.
 //!
 //! A response counts from its head until its client hangs up, or until the earliest time at which its body can end. It
-//! holds a permit for all that time, unless a fault has made its process lose permits. So a response does not count, or
-//! no longer, if such a fault began or ended after its request was sent.
+//! holds a permit for all that time, unless a fault has made its process lose permits. So a response is not counted, or
+//! is no longer counted, if such a fault began or ended after its request was sent.
 
 use super::{
     plan::{FLEET_LIMIT, LIMIT},
@@ -39,6 +39,7 @@ struct Response {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket {
     process: usize,
+    /// `State::losses` of all processes and of this one.
     losses: (u64, u64),
 }
 
@@ -111,7 +112,7 @@ impl State {
         has_any(None) || has_any(Some(process))
     }
 
-    /// Stops to count the responses of these processes.
+    /// Stops counting the responses of these processes.
     fn lose(&mut self, whom: Whom) {
         *self.losses.entry(index(whom)).or_default() += 1;
         let stays =

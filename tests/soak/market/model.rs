@@ -34,7 +34,7 @@ pub(super) struct Model {
     semaphores: HashMap<String, Semaphore>,
     /// The waiters that left a queue in this call, by semaphore and id, each with a live waiter that was ahead of it,
     /// if any.
-    left: HashMap<(String, String), Option<String>>,
+    departed: HashMap<(String, String), Option<String>>,
 }
 
 /// Splits a key into the semaphore's name and the part: `held`, `queue`, `alive` or `token`.
@@ -53,6 +53,7 @@ fn limit(name: &str) -> usize {
     match &*policy(name) {
         "concurrency" => LIMIT as usize,
         "fleet" => FLEET_LIMIT as usize,
+        // The lock of an item.
         _ => 1,
     }
 }
@@ -60,7 +61,7 @@ fn limit(name: &str) -> usize {
 impl Model {
     /// Begins a new call of a script, or another command.
     pub(super) fn next_call(&mut self) {
-        self.left.clear();
+        self.departed.clear();
     }
 
     /// Loads the contents of a sorted set.
@@ -125,14 +126,15 @@ impl Model {
 
     /// Judges the grant of a new unit by the queue.
     fn granted(&mut self, at: i64, name: &str, id: &str) -> Seen {
-        let left = self.left.get(&(name.to_owned(), id.to_owned()));
-        match left {
+        let departed = self.departed.get(&(name.to_owned(), id.to_owned()));
+        match departed {
             Some(None) => Seen::GrantedFromQueue(policy(name)),
             Some(Some(other)) => Seen::Wrong(
                 "a waiter was granted that was not the head",
                 format!("{id} before {other} of {name}"),
             ),
-            None => match self.semaphore(name).before(id, f64::INFINITY, at) {
+            // The claim has not waited, so all waiters come before it.
+            None => match self.semaphore(name).waiter_before(id, f64::INFINITY, at) {
                 None => Seen::Granted(policy(name)),
                 Some(other) => Seen::Wrong(
                     "a claim was granted past the queue",
@@ -157,9 +159,9 @@ impl Model {
             if part == "queue"
                 && let Some(score) = semaphore.queue.get(*member)
             {
-                let before = semaphore.before(member, *score, at).cloned();
-                let left = (name.to_owned(), (*member).to_owned());
-                self.left.insert(left, before);
+                let before = semaphore.waiter_before(member, *score, at).cloned();
+                let waiter = (name.to_owned(), (*member).to_owned());
+                self.departed.insert(waiter, before);
             }
             let was_there = self.semaphore(name).remove(part, member);
             if was_there && part == "held" {
@@ -211,8 +213,8 @@ struct Semaphore {
 }
 
 impl Semaphore {
-    /// A waiter that counts as alive at time `at` and comes before `id` with this score, if any.
-    fn before(&self, id: &str, score: f64, at: i64) -> Option<&String> {
+    /// A waiter that counts as alive at time `at`, and whose score places it before the claim `id` with `score`.
+    fn waiter_before(&self, id: &str, score: f64, at: i64) -> Option<&String> {
         let is_alive = |other: &str| self.alive.get(other).is_some_and(|end| end * 1_000 > at);
         let mut others = self.queue.iter().filter(|(other, _)| *other != id);
         let is_before =

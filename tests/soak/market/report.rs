@@ -102,7 +102,7 @@ impl Troubles {
         lock(&self.0).push(Trouble { whom, from, to });
     }
 
-    /// True if a process had trouble at any time between `from` and `to`. `All` asks for any process.
+    /// True if a process had trouble at any time between `from` and `to`. With `All`, of any process.
     pub(crate) fn had(&self, whom: Whom, from: i64, to: i64) -> bool {
         let concerns = |trouble: &Trouble| {
             trouble.whom == Whom::All || whom == Whom::All || trouble.whom == whom

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// The longest time until nothing is left, even on a busy machine.
 const BOUND: Duration = Duration::from_secs(60);
+/// The longest time until the head of a stream arrives.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -61,7 +62,7 @@ async fn take(fixture: &Fixture, count: usize) -> Vec<Response<Incoming>> {
 
 async fn expect_nothing(fixture: &Fixture, what: &'static str) {
     let mut raw = Raw::connect(fixture.port).await;
-    if let Some(example) = lasting(async || left(&mut raw).await).await {
+    if let Some(example) = lasting(async || find_residue(&mut raw).await).await {
         fixture.report.wrong(what, example);
     }
 }
@@ -80,7 +81,7 @@ async fn lasting(mut look: impl AsyncFnMut() -> Option<String>) -> Option<String
 }
 
 /// A held unit or a live waiter, if any.
-async fn left(raw: &mut Raw) -> Option<String> {
+async fn find_residue(raw: &mut Raw) -> Option<String> {
     let now = raw.server_time_ms().await as f64;
     for key in raw.keys("semaphore:*").await {
         let name = String::from_utf8_lossy(&key).into_owned();

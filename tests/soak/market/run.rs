@@ -51,18 +51,18 @@ pub(crate) async fn soak() {
     assert!(books.trades() > 0, "no trade was made");
     books.assert_conserved();
     books.assert_funds_match_trades();
-    books.assert_match(&answers);
+    books.assert_matches_answers(&answers);
 }
 
 /// Starts all observers, which run until they are aborted.
 fn watch(fixture: &Arc<Fixture>, figures: &Arc<Figures>) -> [JoinHandle<()>; 3] {
-    let clock = Arc::clone(fixture);
-    let (sampled, figures) = (Arc::clone(fixture), Arc::clone(figures));
-    let seen = Arc::clone(fixture);
+    let for_clock = Arc::clone(fixture);
+    let (for_figures, figures) = (Arc::clone(fixture), Arc::clone(figures));
+    let for_witness = Arc::clone(fixture);
     [
-        tokio::spawn(async move { clock.watch().await }),
-        tokio::spawn(async move { figures.watch(&sampled).await }),
-        tokio::spawn(async move { Witness::new(&seen).watch().await }),
+        tokio::spawn(async move { for_clock.watch().await }),
+        tokio::spawn(async move { figures.watch(&for_figures).await }),
+        tokio::spawn(async move { Witness::new(&for_witness).watch().await }),
     ]
 }
 
@@ -79,6 +79,7 @@ async fn play(plan: Plan, fixture: &Arc<Fixture>) -> Vec<Answers> {
     });
     let clients: Vec<_> = clients.collect();
     fail(plan, fixture, &mut rng).await;
+    // The load recovers from the last fault.
     sleep(4 * LEASE).await;
     fixture.quiet.cancel();
     shared.stop.cancel();
@@ -101,8 +102,8 @@ async fn fail(plan: Plan, fixture: &Fixture, rng: &mut Rng) {
     };
     tokio::join!(
         end,
-        faults::of_redis(fixture, redis),
-        faults::of_processes(fixture, processes)
+        faults::inject_redis_faults(fixture, redis),
+        faults::inject_process_faults(fixture, processes)
     );
 }
 

@@ -21,6 +21,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 const STALLED_MS: Range<u64> = 100..MAX_STALL.as_millis() as u64 * 2;
 /// A connection may break because of a trouble that ended up to this long before.
 const AFTERMATH: Duration = Duration::from_secs(2);
+/// The habit of a client that does not read: the index that `roam` draws.
+const STALL: usize = 3;
 pub(crate) const ENDLESS: &str = "/market/export?rows=100000000&interval_ms=20";
 
 /// One request of one client.
@@ -40,13 +42,17 @@ pub(crate) async fn roam(fixture: Arc<Fixture>, mut rng: Rng) {
             fixture: &fixture,
             process: rng.below(PROCESSES),
             account: rng.one_of(&ACCOUNTS),
-            client: if habit == 3 { Client::narrow() } else { http() },
+            client: if habit == STALL {
+                Client::narrow()
+            } else {
+                http()
+            },
         };
         match habit {
             0 => visit.look().await,
             1 => visit.read(&mut rng).await,
             2 => visit.leave(rng.millis(20..1_500)).await,
-            3 => visit.stall(rng.millis(STALLED_MS)).await,
+            STALL => visit.stall(rng.millis(STALLED_MS)).await,
             _ => visit.give_up(rng.millis(0..WAIT.as_millis() as u64)).await,
         }
         sleep(rng.millis(5..100)).await;
@@ -65,13 +71,13 @@ impl Visit<'_> {
     async fn read(&self, rng: &mut Rng) {
         let (rows, interval) = (rng.below(20) + 1, rng.millis(10..60).as_millis());
         let path = format!("/market/export?rows={rows}&interval_ms={interval}");
-        let least = Instant::now() + Duration::from_millis(rows as u64 * interval as u64);
+        let earliest_end = Instant::now() + Duration::from_millis(rows as u64 * interval as u64);
         let Some((ticket, response)) = self.head(&path, LONGEST).await else {
             return;
         };
         let number = self.begin(ticket);
         let mut body = response.into_body();
-        while let Ok(Some(Ok(_))) = timeout_at(least, body.frame()).await {}
+        while let Ok(Some(Ok(_))) = timeout_at(earliest_end, body.frame()).await {}
         self.fixture.in_flight.end(number);
         let whole = timeout(LONGEST, body.collect()).await;
         let whole = whole.is_ok_and(|read| read.is_ok());
