@@ -1,8 +1,9 @@
-//! While the breaker is open, the store sends only probes and decides claims at once.
+//! The breaker of a store opens when the server fails. While it is open, the store sends only probes, and decides claims
+//! at once.
 //!
 //! Promises: P18.
 
-use crate::server::{builder, claim, opens};
+use crate::server::{builder, claim, wait_until_open};
 use std::time::{Duration, Instant};
 use testing::rig::Rig;
 use tokio::time::sleep;
@@ -19,8 +20,8 @@ async fn rig(policy: WhenUnavailable) -> Rig {
 /// The median, 90th percentile and maximum of the times that decisions take. On a busy machine some wait for a core.
 async fn decisions(store: &RedisSemaphore) -> [Duration; 3] {
     let mut took = Vec::with_capacity(CLAIMS);
-    for at in 0..CLAIMS {
-        let claim = Claim::new((at % 50) as u64).with_limit(20);
+    for number in 0..CLAIMS {
+        let claim = Claim::new((number % 50) as u64).with_limit(20);
         let start = Instant::now();
         drop(store.acquire(claim).await);
         took.push(start.elapsed());
@@ -35,7 +36,7 @@ async fn an_open_breaker_decides_at_once_whatever_the_policy() {
     for policy in [Refuse, Admit, Share, ShareOf { fraction: 0.5 }] {
         let rig = rig(policy).await;
         rig.proxy.black_hole();
-        opens(&rig.store).await;
+        wait_until_open(&rig.store).await;
         let [p50, p90, longest] = decisions(&rig.store).await;
         println!("{policy:?}: p50 {p50:?}, p90 {p90:?}, longest {longest:?}");
         assert!(p90 < AT_ONCE, "{policy:?}: p90 {p90:?}");
@@ -46,7 +47,7 @@ async fn an_open_breaker_decides_at_once_whatever_the_policy() {
 async fn an_open_breaker_sends_one_probe_at_a_time_and_keeps_few_connections() {
     let rig = rig(WhenUnavailable::Admit).await;
     rig.proxy.black_hole();
-    opens(&rig.store).await;
+    wait_until_open(&rig.store).await;
     // During this sleep, calls end that were in flight when the breaker opened.
     sleep(Duration::from_secs(1)).await;
     rig.proxy.clear_log();
@@ -58,7 +59,7 @@ async fn an_open_breaker_sends_one_probe_at_a_time_and_keeps_few_connections() {
         sleep(Duration::from_millis(1)).await;
     }
     let log = rig.proxy.log();
-    // Each probe tries to connect, and is abandoned before the next one.
+    // Each probe tries to connect, and is abandoned before the next one. There were hundreds of claims.
     assert!((1..=20).contains(&log.len()), "{} commands", log.len());
     assert!(connections <= 8, "{connections} connections");
     let other = log.iter().find(|seen| !is_of_a_probe(&seen.args));
@@ -79,6 +80,7 @@ async fn a_server_that_closes_each_connection_opens_the_breaker() {
     rig.proxy
         .drop_replies_to(usize::MAX, |args| args[0].starts_with(b"EVAL"));
     let start = Instant::now();
+    // Only for the text of a failure.
     let mut slow = 0;
     while start.elapsed() < Duration::from_secs(4) {
         let claimed = Instant::now();
@@ -86,6 +88,7 @@ async fn a_server_that_closes_each_connection_opens_the_breaker() {
         slow += usize::from(start.elapsed().as_secs() >= 2 && claimed.elapsed().as_millis() >= 1);
         sleep(Duration::from_millis(5)).await;
     }
+    // Without a breaker, each of the hundreds of claims would make a connection.
     let connects = rig.proxy.count(b"CLIENT");
     assert!(
         !permit.is_lost() && connects < 200,

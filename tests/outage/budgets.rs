@@ -2,7 +2,7 @@
 //!
 //! Promises: P8, P19, P26.
 
-use crate::server::{BOUND, builder, is_back, is_refused, know_each_other, store};
+use crate::server::{BOUND, assert_refused, builder, store, wait_until_back, wait_until_known};
 use std::time::Duration;
 use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, stores::connected, wait::eventually};
 use tower_semaphore::{
@@ -25,7 +25,7 @@ async fn granted(store: &RedisSemaphore, claim: Claim) -> Permit {
     permit
 }
 
-fn is_full(answer: &Result<Permit, AcquireError>) {
+fn assert_full(answer: &Result<Permit, AcquireError>) {
     assert!(
         matches!(answer, Err(AcquireError::Full { .. })),
         "{answer:?}"
@@ -43,13 +43,13 @@ async fn in_use(store: &RedisSemaphore) -> (u32, u32) {
     }
 }
 
-async fn until_in_use(store: &RedisSemaphore, expected: (u32, u32)) {
+async fn wait_until_in_use(store: &RedisSemaphore, expected: (u32, u32)) {
     let is_so = async || in_use(store).await == expected;
     eventually("these units are in use", BOUND, is_so).await;
 }
 
 /// The number of claims that a store admits while the server is away, until the first refusal or up to 100.
-async fn admitted(store: &RedisSemaphore, limit: u32, estimate: u32) -> usize {
+async fn count_admitted(store: &RedisSemaphore, limit: u32, estimate: u32) -> usize {
     let mut permits = Vec::new();
     while let Ok(permit) = store.acquire(tokens(limit, estimate)).await {
         assert!(permit.is_degraded());
@@ -67,10 +67,10 @@ async fn a_policy_decides_claims_of_budgets_while_the_server_is_away() {
         let mut server = RedisServer::start();
         let own = store(&server, policy).await;
         let _other = store(&server, policy).await;
-        know_each_other(&server, 2).await;
+        wait_until_known(&server, 2).await;
         server.kill();
         // Two processes share 100 units, and each claim takes 15.
-        assert_eq!(admitted(&own, 100, 15).await, expected, "{policy:?}");
+        assert_eq!(count_admitted(&own, 100, 15).await, expected, "{policy:?}");
     }
 }
 
@@ -78,19 +78,19 @@ async fn a_policy_decides_claims_of_budgets_while_the_server_is_away() {
 async fn the_share_of_a_budget_outlives_an_outage_and_is_not_charged_to_the_server() {
     let mut server = RedisServer::start();
     let store = store(&server, Share).await;
-    know_each_other(&server, 1).await;
+    wait_until_known(&server, 1).await;
     drop(granted(&store, tokens(100, 40)).await);
     server.kill();
     // A full bucket admits a claim that is larger than a share.
     let large = store.acquire(tokens(100, 100)).await;
     assert!(large.expect("the bucket is full").is_degraded());
-    is_refused(store.acquire(tokens(100, 1)).await);
+    assert_refused(store.acquire(tokens(100, 1)).await);
     server.restart();
-    is_back(&store).await;
+    wait_until_back(&store).await;
     // The server has lost its data, and is not charged for claims that were admitted without it.
     assert_eq!(in_use(&store).await, (0, 0));
     server.kill();
-    is_refused(store.acquire(tokens(100, 1)).await);
+    assert_refused(store.acquire(tokens(100, 1)).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,9 +125,9 @@ async fn the_reservation_of_a_dead_process_is_spent_when_its_lease_ends() {
     let is_settled = async || in_use(&other).await == (20, 40);
     eventually("a refresh has settled it", BOUND, is_settled).await;
     proxy.black_hole();
-    until_in_use(&other, (60, 0)).await;
+    wait_until_in_use(&other, (60, 0)).await;
     // The next call removes the expired reservation.
-    is_full(&other.acquire(tokens(100, 41)).await);
+    assert_full(&other.acquire(tokens(100, 41)).await);
     drop(granted(&other, tokens(100, 40)).await);
     drop(permit);
 }
@@ -145,7 +145,7 @@ async fn a_settlement_before_an_outage_counts_once_after_it() {
     drop(permit);
     proxy.forward();
     let other = self::store(&server, Refuse).await;
-    until_in_use(&other, (25, 0)).await;
+    wait_until_in_use(&other, (25, 0)).await;
 }
 
 /// Redis loses the permit's units of the other limit, so the store acquires the permit again, under a new id.
@@ -159,7 +159,7 @@ async fn a_reservation_beside_lost_units_counts_as_used() {
     permit.settle("tokens", 10);
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["DEL", "semaphore:2:{concurrency:a}:held"]).await;
-    until_in_use(&store, (600, 0)).await;
+    wait_until_in_use(&store, (600, 0)).await;
     assert!(!permit.is_lost());
     drop(permit);
 }
@@ -187,7 +187,7 @@ async fn a_pause_of_a_budget_whose_state_is_lost_can_be_ended() {
     drop(granted(&store, claim).await);
 }
 
-/// A refused claim extends nothing, and finds that the state is lost.
+/// A refused claim finds that the state is lost. It extends no TTL, so that of the reservation must be long already.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reservation_outlives_the_state_of_its_budget() {
     const LEASE: Duration = Duration::from_secs(60);
@@ -199,7 +199,7 @@ async fn a_reservation_outlives_the_state_of_its_budget() {
     let _permit = granted(&store, claim.clone()).await;
     let mut raw = Raw::connect(server.port()).await;
     raw.cmd(&["DEL", "semaphore:2:{tokens:a}:budget"]).await;
-    is_full(&store.acquire(claim).await);
+    assert_full(&store.acquire(claim).await);
     let ttl = raw.cmd(&["PTTL", "semaphore:2:{tokens:a}1000:held"]).await;
     assert!(ttl.int() > LEASE.as_millis() as i64, "{ttl:?}");
 }

@@ -3,7 +3,8 @@
 //! Promises: P14, P18.
 
 use crate::server::{
-    BOUND, HELD, LEASE, PROCESSES, builder, claim, degraded, granted, is_refused, opens, store,
+    BOUND, HELD, LEASE, PROCESSES, assert_refused, builder, claim, degraded, granted, store,
+    wait_until_open,
 };
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ async fn a_claim_that_would_wait_is_decided_at_once_while_the_breaker_is_open() 
     let held = [degraded(&store, 4).await, degraded(&store, 4).await];
     eventually("the breaker is open", BOUND, async || {
         let start = Instant::now();
-        is_refused(store.acquire(claim(4).with_wait(WAIT)).await);
+        assert_refused(store.acquire(claim(4).with_wait(WAIT)).await);
+        // At once, and not after `WAIT`.
         start.elapsed() < LEASE / 4
     })
     .await;
@@ -34,10 +36,10 @@ async fn a_claim_that_would_wait_is_decided_at_once_while_the_breaker_is_open() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_that_begins_in_an_outage_releases_when_the_server_is_back() {
-    join_all([Refuse, Admit, Share].map(leaves_nothing)).await;
+    join_all([Refuse, Admit, Share].map(assert_leaves_nothing)).await;
 }
 
-async fn leaves_nothing(policy: WhenUnavailable) {
+async fn assert_leaves_nothing(policy: WhenUnavailable) {
     let server = RedisServer::start();
     // Longer than the test, so that no lease ends by itself.
     let builder = builder(policy).lease(Duration::from_secs(60));
@@ -47,17 +49,18 @@ async fn leaves_nothing(policy: WhenUnavailable) {
         held.push(granted(&store, 5).await);
     }
     server.stop();
-    opens(&store).await;
+    wait_until_open(&store).await;
     let leaving = store.clone();
     let shutdown = tokio::spawn(async move { leaving.shutdown(BOUND).await });
+    // The shutdown begins while the server is stopped.
     sleep(Duration::from_millis(500)).await;
     server.cont();
     let unreleased = shutdown.await.expect("no panic");
     let mut raw = Raw::connect(server.port()).await;
-    let left = raw.zcard(HELD).await;
+    let stored = raw.zcard(HELD).await;
     assert!(
-        unreleased.is_empty() && left == 0,
-        "{policy:?}: {} unreleased, {left} in the store",
+        unreleased.is_empty() && stored == 0,
+        "{policy:?}: {} unreleased, {stored} in the server",
         unreleased.len()
     );
     eventually("the process counts no longer", BOUND, async || {

@@ -4,7 +4,7 @@
 //!
 //! Promises: P1, P19.
 
-use crate::server::{BOUND, HELD, LEASE, builder, claim, know_each_other};
+use crate::server::{BOUND, HELD, LEASE, builder, claim, wait_until_known};
 use std::{
     env,
     sync::{
@@ -57,12 +57,17 @@ async fn stores(server: &RedisServer, lease: Duration) -> Vec<RedisSemaphore> {
         let store = builder(Share).lease(lease).connect(server.url()).await;
         stores.push(store.expect("a server"));
     }
-    know_each_other(server, STORES).await;
+    wait_until_known(server, STORES).await;
     stores
 }
 
 /// Makes short requests one after another. A quarter of them may wait.
-async fn short(store: RedisSemaphore, key: &'static str, witness: Arc<Units>, mut rng: Rng) {
+async fn make_short_requests(
+    store: RedisSemaphore,
+    key: &'static str,
+    witness: Arc<Units>,
+    mut rng: Rng,
+) {
     loop {
         let wait = Duration::from_millis(if rng.once_in(4) { 300 } else { 0 });
         let claim = Claim::new(key).with_limit(LIMIT).with_wait(wait);
@@ -81,10 +86,14 @@ async fn short(store: RedisSemaphore, key: &'static str, witness: Arc<Units>, mu
 /// Starts a load on the keys a, b and c that exceeds the limits: each store has twelve tasks for each key.
 fn start_load(stores: &[RedisSemaphore], witnesses: &[Arc<Units>; 3]) -> JoinSet<()> {
     let mut load = JoinSet::new();
-    for task in 0..12 * 3 * STORES {
+    let tasks_of_a_store = 12 * 3;
+    for task in 0..tasks_of_a_store * STORES {
         let key = task % 3;
-        let (store, witness) = (stores[task / 36].clone(), witnesses[key].clone());
-        load.spawn(short(
+        let (store, witness) = (
+            stores[task / tasks_of_a_store].clone(),
+            witnesses[key].clone(),
+        );
+        load.spawn(make_short_requests(
             store,
             ["a", "b", "c"][key],
             witness,
@@ -106,7 +115,7 @@ async fn five_stores_keep_a_limit_while_the_server_is_gone_and_after_it_returns(
     let mut server = RedisServer::start();
     let stores = stores(&server, LEASE).await;
     let witnesses: [Arc<Units>; 3] = Default::default();
-    // These permits are held during the whole test.
+    // Two permits of each store, which are held during the whole test.
     let (mut streams, mut losses) = (Vec::new(), JoinSet::new());
     for store in stores.iter().chain(&stores) {
         let permit = store.acquire(claim(LIMIT)).await.expect("there is room");
@@ -135,6 +144,7 @@ async fn five_stores_keep_a_limit_while_the_server_is_gone_and_after_it_returns(
     assert!(most() <= Some(LIMIT.into()), "{:?} in flight", most());
 
     server.restart();
+    // Two refresh intervals, and time for the server to start.
     let within = LEASE * 2 / 3 + Duration::from_secs(2);
     let are_back = async || !streams.iter().any(Permit::is_degraded);
     eventually("the server has the streams' units again", within, are_back).await;
@@ -154,7 +164,7 @@ struct Witness {
 
 /// Makes requests one after another. Some may wait, and half are under two limits. Those under one limit change their
 /// weight.
-async fn of_all_kinds(store: RedisSemaphore, witness: Arc<Witness>, mut rng: Rng) {
+async fn make_requests_of_all_kinds(store: RedisSemaphore, witness: Arc<Witness>, mut rng: Rng) {
     let narrow = Claim::new("a").with_limit(LIMIT);
     let wide = Claim::new("all").with_policy("fleet").with_limit(LIMIT);
     loop {
@@ -214,7 +224,7 @@ async fn most_in_flight(lease: Duration, seed: u64) -> [i64; 2] {
     let witness = Arc::<Witness>::default();
     let load = |task: usize| {
         let (store, rng) = (stores[task % STORES].clone(), Rng::new(seed + task as u64));
-        tokio::spawn(of_all_kinds(store, witness.clone(), rng))
+        tokio::spawn(make_requests_of_all_kinds(store, witness.clone(), rng))
     };
     let tasks: Vec<JoinHandle<()>> = (0..60).map(load).collect();
     let (start, mut rng) = (Instant::now(), Rng::new(seed + 99));
@@ -238,6 +248,7 @@ async fn most_in_flight(lease: Duration, seed: u64) -> [i64; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_comes_and_goes_under_claims_of_all_kinds_breaks_no_limit() {
+    // One lease that may end in the test, and one that cannot.
     for (seed, lease) in [(1, LEASE * 2), (2, Duration::from_secs(3_600))] {
         let most = most_in_flight(lease, seed).await;
         let bound = i64::from(LIMIT);

@@ -2,7 +2,10 @@
 //!
 //! Promises: P18.
 
-use crate::server::{BOUND, LEASE, all, builder, claim, is_back, know_each_other, opens};
+use crate::server::{
+    BOUND, LEASE, acquire_until_error, builder, claim, wait_until_back, wait_until_known,
+    wait_until_open,
+};
 use std::time::{Duration, Instant};
 use testing::{
     proxy::{End, Proxy},
@@ -27,7 +30,7 @@ async fn a_process_that_was_connecting_when_the_network_healed_keeps_to_the_limi
         builder(Share).connect(proxy.url()).await.expect("a server"),
         builder(Share).connect(link.url()).await.expect("a server"),
     ];
-    know_each_other(&server, 3).await;
+    wait_until_known(&server, 3).await;
     // The number of permits in flight, and the number of degraded ones.
     let mut sums = Vec::new();
     for _ in 0..2 {
@@ -37,12 +40,13 @@ async fn a_process_that_was_connecting_when_the_network_healed_keeps_to_the_limi
         proxy.kill(End::Reset);
         let mut permits = Vec::new();
         for store in &stores {
-            opens(store).await;
-            permits.extend(all(store, 3).await);
+            wait_until_open(store).await;
+            permits.extend(acquire_until_error(store, 3).await);
         }
         sleep(LEASE).await;
         let before = link.log().len();
         eventually("it connects", BOUND, async || link.log().len() > before).await;
+        // The connection that the third process has just begun stays silent, and new ones work.
         link.kill(End::Silence);
         link.forward();
         proxy.accept().await;
@@ -56,7 +60,7 @@ async fn a_process_that_was_connecting_when_the_network_healed_keeps_to_the_limi
         sums.push((permits.len(), degraded(&permits)));
         drop(permits);
         for store in &stores {
-            is_back(store).await;
+            wait_until_back(store).await;
         }
         sleep(LEASE).await;
     }

@@ -1,9 +1,11 @@
-//! Permits that are held when the server goes, and permits that are admitted without it.
+//! Permits that are held when the server goes, and permits that are admitted without it. If the policy lets them go on,
+//! they are *degraded*.
 //!
 //! Promises: P4, P19.
 
 use crate::server::{
-    BOUND, HELD, TWO_REFRESHES, builder, claim, degraded, granted, is_back, is_refused, store,
+    BOUND, HELD, TWO_REFRESHES, assert_refused, builder, claim, degraded, granted, store,
+    wait_until_back,
 };
 use std::time::Duration;
 use testing::{proxy::Proxy, redis::RedisServer, resp::Raw, rig::Rig, wait::eventually};
@@ -17,7 +19,7 @@ use tower_semaphore::{
 const NOTIFIED: Duration = Duration::from_millis(3_500);
 
 /// Waits until the server stores this number of units under a key.
-async fn until_stored(server: &RedisServer, name: &str, count: usize) {
+async fn wait_until_stored(server: &RedisServer, name: &str, count: usize) {
     let mut raw = Raw::connect(server.port()).await;
     // The server also needs time to start.
     let within = TWO_REFRESHES + Duration::from_secs(2);
@@ -37,7 +39,7 @@ async fn strict_claims_and_locks_are_lost_and_refused_whatever_the_policy() {
     let guard = lock.try_acquire().await.expect("it is free");
     server.kill();
     drop(degraded(&store, 5).await);
-    is_refused(store.acquire(strict).await);
+    assert_refused(store.acquire(strict).await);
     assert!(Lock::new(store, "other").try_acquire().await.is_err());
     let losses = async {
         permit.lost().await;
@@ -61,6 +63,7 @@ async fn a_held_permit_is_kept_with_the_longest_timeout_too() {
         sleep(lease * 8 / 15).await;
         assert!(!permit.is_lost());
         rig.proxy.black_hole();
+        // Longer than a lease.
         assert!(timeout(lease * 5 / 3, permit.lost()).await.is_err());
     }
 }
@@ -83,13 +86,13 @@ async fn a_degraded_permit_becomes_lighter_but_not_heavier() {
     assert_eq!(permit.weight(), 1);
     server.restart();
     eventually("the server has it", BOUND, async || !permit.is_degraded()).await;
-    until_stored(&server, HELD, 1).await;
+    wait_until_stored(&server, HELD, 1).await;
     permit.resize(3).await.expect("there is room");
-    until_stored(&server, HELD, 3).await;
+    wait_until_stored(&server, HELD, 3).await;
 }
 
 /// A permit of two units in an outage. Another process has taken one of the units from the server, so only one is left
-/// when the server is back. Returns both permits.
+/// when the server is back. Returns the permit, and that of the other process.
 async fn half_back(proxy: &Proxy, others: &RedisSemaphore) -> (Permit, Permit) {
     let apart = builder(WhenUnavailable::Admit).connect(proxy.url()).await;
     let apart = apart.expect("it connects");
@@ -104,7 +107,7 @@ async fn half_back(proxy: &Proxy, others: &RedisSemaphore) -> (Permit, Permit) {
     })
     .await;
     proxy.forward();
-    is_back(&apart).await;
+    wait_until_back(&apart).await;
     (permit, taken.expect("it has just been granted"))
 }
 
@@ -115,7 +118,7 @@ async fn a_permit_is_degraded_until_the_server_has_each_of_its_units() {
         let proxy = Proxy::start(&server).await;
         let others = store(&server, WhenUnavailable::Refuse).await;
         let (permit, taken) = half_back(&proxy, &others).await;
-        until_stored(&server, HELD, 2).await;
+        wait_until_stored(&server, HELD, 2).await;
         if gives_up {
             permit.resize(1).await.expect("fewer are always granted");
         } else {
@@ -127,8 +130,9 @@ async fn a_permit_is_degraded_until_the_server_has_each_of_its_units() {
             assert!(!permit.is_lost() && taken.release().await);
         }
         eventually("it is whole", BOUND, async || !permit.is_degraded()).await;
-        until_stored(&server, HELD, 2).await;
+        wait_until_stored(&server, HELD, 2).await;
         assert!(permit.release().await);
+        // Unless the first permit gave a unit up, this one was released above.
         assert_eq!(taken.release().await, gives_up);
     }
 }

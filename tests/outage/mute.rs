@@ -78,8 +78,13 @@ async fn connected(proxy: &Proxy) -> RedisSemaphore {
     patient.connect(proxy.url()).await.expect("a server")
 }
 
-/// The number of connections that a server has accepted, and the number that are open.
-async fn connections(server: &RedisServer) -> (u64, u64) {
+/// The connections of a server.
+struct Connections {
+    accepted: u64,
+    open: u64,
+}
+
+async fn connections(server: &RedisServer) -> Connections {
     let mut raw = Raw::connect(server.port()).await;
     let info = raw.cmd(&["INFO"]).await;
     let field = |name: &str| {
@@ -90,10 +95,10 @@ async fn connections(server: &RedisServer) -> (u64, u64) {
             .and_then(|line| line.split(':').nth(1)?.trim().parse().ok());
         value.expect("a field of INFO")
     };
-    (
-        field("total_connections_received:"),
-        field("connected_clients:"),
-    )
+    Connections {
+        accepted: field("total_connections_received:"),
+        open: field("connected_clients:"),
+    }
 }
 
 /// Some rounds may fail: on a busy machine the server may be stopped for too long, or a stall of this process may make
@@ -108,13 +113,18 @@ async fn a_server_that_stops_for_a_moment_gets_at_most_one_more_connection_and_k
         claims.grant_more(200).await;
         let before = connections(&server).await;
         server.stop();
+        // Longer than the timeout.
         sleep(Duration::from_millis(1_400)).await;
         server.cont();
         claims.grant_more(200).await;
+        // The server closes connections that have been replaced.
         sleep(Duration::from_millis(200)).await;
         let after = connections(&server).await;
         // The query that counts the connections uses one itself.
-        let (made, kept) = (after.0 - before.0 - 1, after.1.abs_diff(before.1));
+        let (made, kept) = (
+            after.accepted - before.accepted - 1,
+            after.open.abs_diff(before.open),
+        );
         (made <= 1 && kept == 0).then_some(()).ok_or((made, kept))
     };
     one_round_passes("at most one connection is made, and none kept", 8, round).await;

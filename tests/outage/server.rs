@@ -56,7 +56,7 @@ pub(crate) async fn admitted_soon(store: &RedisSemaphore, claim: Claim) -> Permi
 }
 
 /// Asserts that the claim failed because of the store, not because a limit was reached.
-pub(crate) fn is_refused(answer: Result<Permit, AcquireError>) {
+pub(crate) fn assert_refused(answer: Result<Permit, AcquireError>) {
     match answer {
         Err(AcquireError::Store { .. }) => {}
         other => panic!("{other:?}"),
@@ -64,21 +64,21 @@ pub(crate) fn is_refused(answer: Result<Permit, AcquireError>) {
 }
 
 /// Acquires permits until the policy admits no more.
-pub(crate) async fn admitted(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
+pub(crate) async fn acquire_until_refused(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
     let mut permits = Vec::new();
     loop {
         match store.acquire(claim(limit)).await {
             Ok(permit) => permits.push(permit),
             refused => {
-                is_refused(refused);
+                assert_refused(refused);
                 return permits;
             }
         }
     }
 }
 
-/// Waits until `count` processes are registered in Redis and each of them knows the number.
-pub(crate) async fn know_each_other(server: &RedisServer, count: usize) {
+/// Waits until `count` processes are registered in Redis, and each of them knows this number.
+pub(crate) async fn wait_until_known(server: &RedisServer, count: usize) {
     let mut raw = Raw::connect(server.port()).await;
     eventually("all are alive", BOUND, async || {
         raw.zcard(PROCESSES).await == count
@@ -101,7 +101,7 @@ async fn alive_until(raw: &mut Raw) -> Vec<(Vec<u8>, f64)> {
 }
 
 /// Waits until the server grants claims again.
-pub(crate) async fn is_back(store: &RedisSemaphore) {
+pub(crate) async fn wait_until_back(store: &RedisSemaphore) {
     eventually("the server grants again", BOUND, async || {
         let permit = store.acquire(Claim::new("back").with_limit(1_000)).await;
         permit.is_ok_and(|permit| !permit.is_degraded())
@@ -110,7 +110,7 @@ pub(crate) async fn is_back(store: &RedisSemaphore) {
 }
 
 /// Acquires permits until the first error.
-pub(crate) async fn all(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
+pub(crate) async fn acquire_until_error(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
     let mut permits = Vec::new();
     while let Ok(permit) = store.acquire(claim(limit)).await {
         assert!(permits.len() < 1_000, "no limit at all");
@@ -120,12 +120,12 @@ pub(crate) async fn all(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
 }
 
 /// Waits until the breaker of a store is open, so that claims are decided at once.
-pub(crate) async fn opens(store: &RedisSemaphore) {
-    opens_for(store, "opens").await;
+pub(crate) async fn wait_until_open(store: &RedisSemaphore) {
+    wait_until_open_for(store, "opens").await;
 }
 
 /// Waits until the breaker of the node that has this key is open.
-pub(crate) async fn opens_for(store: &RedisSemaphore, key: &str) {
+pub(crate) async fn wait_until_open_for(store: &RedisSemaphore, key: &str) {
     eventually("claims are decided at once", BOUND, async || {
         let start = Instant::now();
         drop(store.acquire(Claim::new(key).with_limit(1_000)).await);

@@ -4,7 +4,10 @@
 //!
 //! Promises: P19.
 
-use crate::server::{BOUND, LEASE, all, builder, claim, granted, know_each_other, opens, store};
+use crate::server::{
+    BOUND, LEASE, acquire_until_error, builder, claim, granted, store, wait_until_known,
+    wait_until_open,
+};
 use std::{
     sync::{
         Arc,
@@ -44,12 +47,12 @@ async fn two_stores(server: &RedisServer, builder: Builder) -> (Proxy, [RedisSem
     let proxy = Proxy::start(server).await;
     let store = builder.clone().connect(proxy.url()).await;
     let other = builder.connect(server.url()).await;
-    know_each_other(server, 2).await;
+    wait_until_known(server, 2).await;
     (proxy, [store.expect("a server"), other.expect("a server")])
 }
 
 /// The time until the store admits a claim.
-async fn admits(store: &RedisSemaphore) -> Duration {
+async fn time_until_admitted(store: &RedisSemaphore) -> Duration {
     let start = Instant::now();
     eventually("the policy admits a claim", BOUND, async || {
         store.acquire(claim(LIMIT)).await.is_ok()
@@ -65,18 +68,19 @@ async fn a_server_that_dies_while_it_settles_counts_as_gone_only_after_a_while()
     // Only this process loses its connection. For this process the server settles once it answers again.
     proxy.refuse().await;
     proxy.kill(End::Reset);
-    opens(&store).await;
+    wait_until_open(&store).await;
     proxy.accept().await;
     eventually("the server answers", BOUND, async || {
         let permit = store.acquire(claim(LIMIT)).await;
         permit.is_ok_and(|permit| !permit.is_degraded())
     })
     .await;
+    // Until the permit is released.
     sleep(Duration::from_millis(100)).await;
-    let held = all(&other, LIMIT).await;
+    let held = acquire_until_error(&other, LIMIT).await;
     assert_eq!(held.len() as u32, LIMIT);
     server.kill();
-    let after = admits(&store).await;
+    let after = time_until_admitted(&store).await;
     assert!(
         after >= UNTIL_CERTAIN,
         "admitted {after:?} after the first failure"
@@ -89,8 +93,8 @@ async fn claims_that_wait_while_the_server_returns_do_not_count_as_its_failures(
     let server = RedisServer::start();
     let (_proxy, [store, _other]) = two_stores(&server, patient()).await;
     server.stop();
-    opens(&store).await;
-    let mut share = all(&store, LIMIT).await;
+    wait_until_open(&store).await;
+    let mut share = acquire_until_error(&store, LIMIT).await;
     assert_eq!(share.len() as u32, LIMIT / 2);
     server.cont();
     eventually("the server has all permits", BOUND, async || {
@@ -195,8 +199,8 @@ async fn a_server_that_falls_silent_is_an_outage_for_all_runtimes() {
     });
     sleep(TIMEOUT).await;
     server.stop();
-    opens(&store).await;
-    let share = all(&store, LIMIT).await;
+    wait_until_open(&store).await;
+    let share = acquire_until_error(&store, LIMIT).await;
     server.cont();
     claims.abort();
     assert_eq!(share.len() as u32, LIMIT / 2);

@@ -2,7 +2,7 @@
 //!
 //! Promises: P18.
 
-use crate::server::{BOUND, HELD, claim, degraded, granted, is_refused, store};
+use crate::server::{BOUND, HELD, assert_refused, claim, degraded, granted, store};
 use futures_util::future::join_all;
 use std::time::Duration;
 use testing::{redis::RedisServer, resp::Raw, wait::eventually};
@@ -12,7 +12,7 @@ use tower_semaphore::{AcquireError, Permit, RedisSemaphore, Semaphore, redis::Wh
 const QUEUE: &str = "semaphore:2:{concurrency:a}:queue";
 
 /// Waits until a command is refused with an error of this kind.
-async fn until_refused(raw: &mut Raw, command: &[&str], kind: &str) {
+async fn wait_until_refused(raw: &mut Raw, command: &[&str], kind: &str) {
     eventually(kind, BOUND, async || {
         let answer = raw.cmd(command).await;
         answer.error().is_some_and(|error| error.starts_with(kind))
@@ -58,19 +58,19 @@ impl Fixture {
 
     /// Asserts that the policies decide each of several claims, before and after the breaker opens. One of the first
     /// errors must contain the server's words.
-    async fn is_decided_by_the_policy(&self, words: &str) {
+    async fn assert_decided_by_the_policy(&self, words: &str) {
         let mut errors = String::new();
         for _ in 0..8 {
             drop(degraded(&self.admits, 5).await);
             let answer = self.refuses.acquire(claim(5)).await;
             errors += &format!("{answer:?}");
-            is_refused(answer);
+            assert_refused(answer);
         }
         assert!(errors.contains(words), "{errors}");
     }
 
     /// Asserts that each of several claims fails with the server's error, because a mistake is no outage.
-    async fn is_decided_by_no_policy(&self, word: &str) {
+    async fn assert_decided_by_no_policy(&self, word: &str) {
         for store in [&self.admits, &self.refuses] {
             for _ in 0..8 {
                 let answer = store.acquire(claim(5)).await;
@@ -79,7 +79,7 @@ impl Fixture {
         }
     }
 
-    async fn serves_again(&self) {
+    async fn wait_until_it_serves(&self) {
         for store in [&self.admits, &self.refuses] {
             eventually("it serves again", BOUND, async || {
                 let permit = store.acquire(claim(100)).await;
@@ -92,6 +92,7 @@ impl Fixture {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_loads_its_data_is_unavailable() {
+    // Loading takes a tenth of a second for each of the 60 keys.
     let debug = "--enable-debug-command yes --key-load-delay 100000";
     let args = format!("{debug} --loading-process-events-interval-bytes 1024");
     let args: Vec<_> = args.split(' ').collect();
@@ -107,30 +108,30 @@ async fn a_server_that_loads_its_data_is_unavailable() {
         .await
         .expect("it is sent");
     let mut other = Raw::connect(fixture.server.port()).await;
-    until_refused(&mut other, &["GET", "key1"], "LOADING").await;
-    fixture.is_decided_by_the_policy("").await;
+    wait_until_refused(&mut other, &["GET", "key1"], "LOADING").await;
+    fixture.assert_decided_by_the_policy("").await;
     assert!(
         other.cmd(&["GET", "key1"]).await.error().is_some(),
         "loading ended before the claims did"
     );
-    fixture.serves_again().await;
+    fixture.wait_until_it_serves().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_has_become_a_replica_is_unavailable() {
     let mut fixture = Fixture::with(&[]).await;
     fixture.set(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    fixture.is_decided_by_the_policy("ReadOnly").await;
+    fixture.assert_decided_by_the_policy("ReadOnly").await;
     fixture.set(&["REPLICAOF", "NO", "ONE"]).await;
-    fixture.serves_again().await;
+    fixture.wait_until_it_serves().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_without_its_primary_is_unavailable() {
     let mut fixture = Fixture::with(&["--replica-serve-stale-data", "no"]).await;
     fixture.set(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    until_refused(&mut fixture.raw, &["GET", "a"], "MASTERDOWN").await;
-    fixture.is_decided_by_the_policy("MasterDown").await;
+    wait_until_refused(&mut fixture.raw, &["GET", "a"], "MASTERDOWN").await;
+    fixture.assert_decided_by_the_policy("MasterDown").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,11 +140,11 @@ async fn a_primary_that_lacks_replicas_is_unavailable() {
     fixture
         .set(&["CONFIG", "SET", "min-replicas-to-write", "3"])
         .await;
-    fixture.is_decided_by_the_policy("NOREPLICAS").await;
+    fixture.assert_decided_by_the_policy("NOREPLICAS").await;
     fixture
         .set(&["CONFIG", "SET", "min-replicas-to-write", "0"])
         .await;
-    fixture.serves_again().await;
+    fixture.wait_until_it_serves().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,12 +153,12 @@ async fn a_server_that_cannot_save_is_unavailable() {
     fixture.set(&["CONFIG", "SET", "save", "3600 1"]).await;
     fixture.set(&["CONFIG", "SET", "dir", "/proc"]).await;
     fixture.set(&["BGSAVE"]).await;
-    until_refused(&mut fixture.raw, &["SET", "b", "1"], "MISCONF").await;
-    fixture.is_decided_by_the_policy("MISCONF").await;
+    wait_until_refused(&mut fixture.raw, &["SET", "b", "1"], "MISCONF").await;
+    fixture.assert_decided_by_the_policy("MISCONF").await;
     fixture
         .set(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"])
         .await;
-    fixture.serves_again().await;
+    fixture.wait_until_it_serves().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,10 +167,10 @@ async fn a_server_that_runs_a_long_script_is_unavailable() {
     let endless = fixture.raw.send(&["EVAL", "while true do end", "0"]);
     endless.await.expect("it is sent");
     let mut other = Raw::connect(fixture.server.port()).await;
-    until_refused(&mut other, &["GET", "a"], "BUSY").await;
-    fixture.is_decided_by_the_policy("BUSY").await;
+    wait_until_refused(&mut other, &["GET", "a"], "BUSY").await;
+    fixture.assert_decided_by_the_policy("BUSY").await;
     other.cmd(&["SCRIPT", "KILL"]).await;
-    fixture.serves_again().await;
+    fixture.wait_until_it_serves().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,11 +186,11 @@ async fn a_cluster_without_slots_is_unavailable() {
     fixture
         .set(&["CLUSTER", "DELSLOTSRANGE", "0", "16383"])
         .await;
-    fixture.is_decided_by_the_policy("Cluster").await;
+    fixture.assert_decided_by_the_policy("Cluster").await;
     fixture
         .set(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
         .await;
-    fixture.serves_again().await;
+    fixture.wait_until_it_serves().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,9 +198,9 @@ async fn a_key_of_another_type_is_a_mistake() {
     let mut fixture = Fixture::with(&[]).await;
     fixture.set(&["DEL", HELD]).await;
     fixture.set(&["SET", HELD, "no set"]).await;
-    fixture.is_decided_by_no_policy("WRONGTYPE").await;
-    let left = fixture.raw.cmd(&["GET", HELD]).await;
-    assert_eq!(left.text(), "no set", "it belongs to another program");
+    fixture.assert_decided_by_no_policy("WRONGTYPE").await;
+    let value = fixture.raw.cmd(&["GET", HELD]).await;
+    assert_eq!(value.text(), "no set", "it belongs to another program");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,7 +209,7 @@ async fn a_permission_that_the_user_lacks_is_a_mistake() {
     fixture
         .set(&["ACL", "SETUSER", "default", "-evalsha", "-eval"])
         .await;
-    fixture.is_decided_by_no_policy("NoPerm").await;
+    fixture.assert_decided_by_no_policy("NoPerm").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
