@@ -1,4 +1,4 @@
-//! The breaker of a store opens when the server fails. While it is open, the store sends only probes, and decides claims
+//! The breaker of a store opens when the server fails. While it is open, the store sends only probes and decides claims
 //! at once.
 //!
 //! Promises: P18.

@@ -154,10 +154,10 @@ async fn write_body(writer: &mut OwnedWriteHalf, framing: Framing, bytes: usize)
     };
     write(writer, &header).await?;
     let data = "x".repeat(bytes.min(65_536));
-    let mut left = bytes;
-    while left > 0 {
-        let part = &data[..left.min(data.len())];
-        left -= part.len();
+    let mut remaining = bytes;
+    while remaining > 0 {
+        let part = &data[..remaining.min(data.len())];
+        remaining -= part.len();
         match framing {
             Framing::Length => write(writer, part).await?,
             Framing::Chunked => write(writer, &format!("{:x}\r\n{part}\r\n", part.len())).await?,

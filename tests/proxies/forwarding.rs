@@ -27,6 +27,7 @@ async fn start_two() -> [Service; 2] {
 
 /// Asserts that a proxy forwards requests to both services, and a large upload as a whole.
 async fn assert_forwards(proxy: &Proxy) {
+    // A proxy takes its servers in turns, so a few requests reach both.
     let mut seen = BTreeSet::new();
     for _ in 0..8 {
         let answer = get(proxy.address(), "ann").await.expect("an answer");

@@ -1,4 +1,4 @@
-//! A service in this process, which refuses one account always.
+//! A service in this process that always refuses one account.
 
 use crate::client::FULL;
 use axum::{Router, extract::DefaultBodyLimit, routing};

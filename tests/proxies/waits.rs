@@ -17,8 +17,8 @@ async fn hold(store: &MemorySemaphore, account: &str) -> Permit {
     store.acquire(claim).await.expect("it is free")
 }
 
-/// Behind an nginx that waits for a response for a second: the status of a request that may wait `wait` for its permit,
-/// and then the status of another account's request. `server` is for the parameters of nginx's servers.
+/// Two statuses behind an nginx that waits one second for a response: that of a request that may wait `wait` for its
+/// permit, and then that of another account's request. `server` has the parameters of nginx's servers.
 async fn statuses_behind_nginx(wait: Duration, server: &str) -> [u16; 2] {
     let store = MemorySemaphore::new();
     let layer = limit(1, store.clone()).with_wait(wait);
@@ -42,6 +42,7 @@ async fn statuses_behind_nginx(wait: Duration, server: &str) -> [u16; 2] {
 #[tokio::test]
 #[ignore = "for the night"]
 async fn a_wait_that_outlasts_the_proxy_takes_the_service_from_all() {
+    // nginx gives up on both servers, one after the other, and has none left for the next request.
     let statuses = statuses_behind_nginx(BOUND, "").await;
     assert_eq!(statuses, [504, 502]);
 }

@@ -114,6 +114,7 @@ impl Browser {
     /// Presses the Tab key until an element that matches this CSS selector has the focus.
     pub async fn tab_to(&self, selector: &str) {
         let tab = char::from(Key::Tab).to_string();
+        // The pages of the tests have fewer controls.
         for _ in 0..60 {
             let script = "return document.activeElement?.matches(arguments[0]) ?? false";
             if self.run(script, &[selector.into()]).await == true {

@@ -9,6 +9,7 @@ use crate::{
 };
 use std::time::Duration;
 
+/// By default the layer reads 8 MiB of a refused upload.
 const MB: usize = 1_000_000;
 
 /// Asserts that a proxy forwards each refusal, and that another account's requests are always served.

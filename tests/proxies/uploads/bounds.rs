@@ -10,12 +10,13 @@ use std::time::Duration;
 use testing::wait::eventually;
 use tokio::runtime::Handle;
 
+/// By default the layer reads 8 MiB of a refused upload.
 const MB: usize = 1_000_000;
 
 /// Waits until no more tasks run than `before`.
 async fn wait_for_tasks(before: usize) {
-    let is_back = async || Handle::current().metrics().num_alive_tasks() <= before;
-    eventually("the tasks of the uploads have ended", BOUND, is_back).await;
+    let have_ended = async || Handle::current().metrics().num_alive_tasks() <= before;
+    eventually("the tasks of the uploads have ended", BOUND, have_ended).await;
 }
 
 #[tokio::test]

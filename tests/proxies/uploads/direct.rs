@@ -15,6 +15,7 @@ use tower_semaphore::{GlobalConcurrencyLimitLayer, MemorySemaphore};
 
 const BOTH: [Framing; 2] = [Framing::Length, Framing::Chunked];
 
+/// By default the layer reads 8 MiB of a refused upload.
 const MB: usize = 1_000_000;
 
 /// Asserts that each of a few uploads is answered with this status.

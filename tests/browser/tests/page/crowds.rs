@@ -1,4 +1,5 @@
-//! More than a page can show: a long queue, many refusals, and a market with many listings.
+//! More than a page can show: a long queue, many refusals, and a market with many listings. The page draws at most 20
+//! waiters or listings, 24 slots, and 6 refusals.
 //!
 //! Promises: P24.
 
@@ -70,6 +71,7 @@ async fn the_request_of_one_account_is_served_second_despite_a_hundred_of_anothe
         ("WAIT_MS", "600000"),
     ];
     let (market, browser) = start(&settings).await;
+    // The fleet has one permit, and its queue takes accounts in turns.
     let holder = open_stream(&market).await;
     let first = market.send("GET", ENDLESS).await;
     // This stream must be first in the queue. The order of the others does not matter.
@@ -130,7 +132,7 @@ async fn purchase(market: &Market, listing: &Value, account: &str) {
     assert_eq!(status(&mut sent).await, 200);
 }
 
-/// Buys the `count` cheapest listings, five for each buyer.
+/// Buys the `count` cheapest listings, five for each buyer, so that no buyer runs out of coins.
 async fn buy(market: &Market, count: usize) {
     let mut sent = market.send("GET", "/market?account=looker").await;
     let listings = json(&mut sent).await;
@@ -165,7 +167,7 @@ async fn the_cheapest_listings_are_shown_and_dearer_ones_are_counted_as_they_com
 }
 
 #[tokio::test]
-async fn a_trade_goes_from_seller_to_buyer_whatever_their_script() {
+async fn a_trade_goes_from_seller_to_buyer_although_their_names_are_written_from_right_to_left() {
     let (market, browser) = start(&[]).await;
     let (seller, buyer) = ("\u{5d0}\u{5d1}", "\u{5d2}\u{5d3}");
     let (seller_in_url, buyer_in_url) = ("%D7%90%D7%91", "%D7%92%D7%93");

@@ -60,6 +60,7 @@ async fn the_rest_and_the_note_of_a_pause_are_shown_until_it_ends() {
     browser
         .reads("#announcement", "0 of 5 permits held, paused")
         .await;
+    // The pause does not count as a waiter.
     shows_waiting(&browser, 0).await;
     browser
         .shows(

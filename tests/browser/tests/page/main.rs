@@ -5,7 +5,7 @@
 //! | slots fill and empty, waiters queue in order, a refusal has its `Retry-After`, a killed process's slots empty, a store's death and return are shown | the page's text, beside clients on plain sockets |
 //! | a name of any text is shown as text | it creates no element, the title stays, the console is empty |
 //! | a long queue, many slots and many listings are drawn in part, and the rest is counted | clients on plain sockets, the prices shown |
-//! | a trade is shown from its seller to its buyer, whatever their script | the positions of the names |
+//! | a trade is shown from its seller to its buyer, also if their names are written from right to left | the positions of the names |
 //! | every control has a name, and no landmark is missing | the accessibility tree |
 //! | a change is announced once, a countdown never, many refusals as a number | an observer of the live regions |
 //! | text has enough contrast in both themes | WCAG 2.2's formula over computed colours |

@@ -15,6 +15,7 @@ async fn crowded() -> (
     let (market, browser) = start(&[("LIMIT", "2"), ("WAIT_MS", "6000")]).await;
     browser.click("#sell-form button").await;
     browser.reads("#listings > li", "ann-1").await;
+    // Two are admitted, and the third waits until it is refused.
     let mut others = Vec::new();
     for _ in 0..3 {
         others.push(market.send("GET", ENDLESS).await);

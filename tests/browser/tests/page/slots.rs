@@ -56,11 +56,12 @@ async fn the_bar_of_a_lease_is_as_long_as_the_number_beside_it() {
         )
         .await;
     let apart = browser.run("return window.apart", &[]).await;
+    // The number is rounded to a tenth of a second.
     assert!(apart.as_f64().expect("seconds") < 0.06, "{apart} s");
 }
 
-/// Compares the bar with the number in each frame. Their largest difference is in seconds; the lease has three. Also
-/// counts the refreshes, as rises of the number.
+/// Compares the bar with the number in each frame, and keeps the largest difference, in seconds. The bar is a fraction
+/// of the lease of three seconds. Also counts the refreshes, as rises of the number.
 const COMPARE: &str = "
     Object.assign(window, { seen: 0, rises: 0, apart: 0, last: 0 });
     const look = () => {
@@ -111,6 +112,7 @@ async fn waiters_are_shown_and_granted_in_order() {
     let mut waiting = Vec::new();
     for (route, length) in [("events", 1), ("export", 2), ("", 3)] {
         let target = format!("/market/{route}?account=ann&rows=9&interval_ms=60000");
+        // `/market` itself has no slash at its end.
         let target = target.replace("/?", "?");
         waiting.push(market.send("GET", &target).await);
         shows_waiting(&browser, length).await;

@@ -79,6 +79,7 @@ const TIMED_CLOSE: &str = "
 #[tokio::test]
 async fn seven_at_once_take_five_slots_and_two_are_refused() {
     let (_market, browser) = start(&[]).await;
+    // The first button opens one stream more than the limit of five.
     browser.click("#open-many").await;
     browser.click("#open").await;
     let refused = "document.querySelectorAll('#streams > li[data-state=refused]').length === 2";
@@ -114,7 +115,7 @@ async fn leaving_the_page_closes_its_streams() {
     browser.reads("#connection", "live").await;
     shows_held(&browser, 0).await;
 
-    // A browser may keep the previous page in its back-forward cache.
+    // Back to the blank page, and to the first visit, which the browser may have kept in its back-forward cache.
     browser.go_back().await;
     browser.go_back().await;
     browser.reads("#connection", "live").await;
