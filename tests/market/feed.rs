@@ -21,7 +21,7 @@ impl Feed {
     }
 
     /// The data of the next event that has this name and satisfies `fits`.
-    pub(crate) async fn until(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn wait_for(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             let (event, data) = self.0.event().await;
             if event == name && fits(&data) {
@@ -36,7 +36,7 @@ pub(crate) async fn feeds(client: &Client, count: usize) -> Vec<Feed> {
     let mut feeds = Vec::new();
     for _ in 0..count {
         let mut feed = Feed::open(client, "ann").await;
-        feed.until("permits", |_| true).await;
+        feed.wait_for("permits", |_| true).await;
         feeds.push(feed);
     }
     feeds

@@ -79,7 +79,7 @@ async fn assert_serves_again(client: &Client) {
 }
 
 #[tokio::test]
-async fn a_redis_that_stops_closes_the_market_until_it_goes_on() {
+async fn a_market_refuses_requests_while_redis_is_stopped_and_serves_again_afterwards() {
     let server = RedisServer::start();
     let (market, ann) = start(&server).await;
     server.stop();

@@ -68,7 +68,7 @@ async fn a_long_queue_is_counted_and_its_heartbeats_cause_no_events() {
         .collect();
     let mut feed = Feed::open(&market.anonymous_client(), "ann").await;
     let all_wait = |permits: &Value| permits["queue_length"] == 150;
-    let permits = feed.until("permits", all_wait).await;
+    let permits = feed.wait_for("permits", all_wait).await;
     // An event has no more waiters than these.
     assert_eq!(permits["waiting"].as_array().map(Vec::len), Some(100));
 
@@ -77,7 +77,7 @@ async fn a_long_queue_is_counted_and_its_heartbeats_cause_no_events() {
     let mut events = 0;
     let counting = async {
         loop {
-            feed.until("permits", |_| true).await;
+            feed.wait_for("permits", |_| true).await;
             events += 1;
         }
     };

@@ -59,7 +59,7 @@ async fn an_open_breaker_sends_one_probe_at_a_time_and_keeps_few_connections() {
         sleep(Duration::from_millis(1)).await;
     }
     let log = rig.proxy.log();
-    // Each probe tries to connect, and is abandoned before the next one. There were hundreds of claims.
+    // Each probe tries to connect, and is abandoned before the next one. The claims were hundreds.
     assert!((1..=20).contains(&log.len()), "{} commands", log.len());
     assert!(connections <= 8, "{connections} connections");
     let other = log.iter().find(|seen| !is_of_a_probe(&seen.args));

@@ -248,7 +248,7 @@ async fn most_in_flight(lease: Duration, seed: u64) -> [i64; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_comes_and_goes_under_claims_of_all_kinds_breaks_no_limit() {
-    // One lease that may end in the test, and one that cannot.
+    // The first lease may end in the test, and the second cannot.
     for (seed, lease) in [(1, LEASE * 2), (2, Duration::from_secs(3_600))] {
         let most = most_in_flight(lease, seed).await;
         let bound = i64::from(LIMIT);

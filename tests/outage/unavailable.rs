@@ -213,7 +213,7 @@ async fn a_permission_that_the_user_lacks_is_a_mistake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_that_is_wrong_after_a_restart_is_a_mistake() {
+async fn a_password_that_has_become_wrong_is_a_mistake() {
     let mut fixture = Fixture::with(&[]).await;
     fixture
         .set(&["CONFIG", "SET", "requirepass", "secret"])

@@ -41,7 +41,7 @@ async fn statuses_behind_nginx(wait: Duration, server: &str) -> [u16; 2] {
 
 #[tokio::test]
 #[ignore = "for the night"]
-async fn a_wait_that_outlasts_the_proxy_takes_the_service_from_all() {
+async fn a_wait_beyond_the_timeout_of_the_proxy_takes_the_service_from_all() {
     // nginx gives up on both servers, one after the other, and has none left for the next request.
     let statuses = statuses_behind_nginx(BOUND, "").await;
     assert_eq!(statuses, [504, 502]);
@@ -49,14 +49,14 @@ async fn a_wait_that_outlasts_the_proxy_takes_the_service_from_all() {
 
 #[tokio::test]
 #[ignore = "for the night"]
-async fn a_wait_that_outlasts_the_proxy_fails_alone_if_no_server_counts_as_failed() {
+async fn a_wait_beyond_the_timeout_of_the_proxy_fails_alone_if_no_server_counts_as_failed() {
     let statuses = statuses_behind_nginx(BOUND, "max_fails=0").await;
     assert_eq!(statuses, [504, 200]);
 }
 
 #[tokio::test]
 #[ignore = "for the night"]
-async fn a_wait_that_ends_before_the_proxy_does_is_refused() {
+async fn a_wait_that_ends_before_the_timeout_of_the_proxy_is_refused() {
     let wait = Duration::from_millis(100);
     let statuses = statuses_behind_nginx(wait, "").await;
     assert_eq!(statuses, [429, 200]);
@@ -64,7 +64,7 @@ async fn a_wait_that_ends_before_the_proxy_does_is_refused() {
 
 #[tokio::test]
 #[ignore = "for the night"]
-async fn haproxy_passes_a_hang_up_on_if_it_is_asked_to() {
+async fn haproxy_forwards_a_hang_up_if_it_is_asked_to() {
     let store = MemorySemaphore::new();
     let layer = limit(1, store.clone()).with_wait(BOUND);
     let service = Service::with(|routes| routes.layer(layer)).await;
