@@ -10,7 +10,7 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The compared pairs of limits.
+/// The compared pairs of limits. A *rate* is a budget without an estimate: each claim spends one unit at once.
 const PAIRS: [&str; 4] = [
     "two limits",
     "permit and rate",
@@ -18,6 +18,7 @@ const PAIRS: [&str; 4] = [
     "permit and budget of 1,000,000",
 ];
 
+/// The claims of the pair with this index in [`PAIRS`].
 fn claims(pair: usize) -> [Claim; 2] {
     let permit = Claim::new("alone").with_limit(1_000);
     let second = Claim::new("alone").with_policy(format!("second-{pair}"));
@@ -42,6 +43,7 @@ pub(crate) async fn compare(store: &RedisSemaphore) {
             let permit = store.acquire_all(claims(pair).into()).await;
             latencies.add(start.elapsed());
             let permit = permit.expect("the limits are high");
+            // One unit of the estimate was used. Pairs without an estimate ignore this.
             permit.settle(format!("second-{pair}"), 1);
             assert!(permit.release().await, "nothing is lost");
         }

@@ -10,7 +10,7 @@ use testing::bench::{
 use tokio::time::Instant;
 use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
-/// A unit comes back every 50 ms.
+/// 20 units per second, so one unit comes back every 50 ms.
 const LIMIT: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -24,7 +24,9 @@ pub(crate) async fn measure(store: &RedisSemaphore) {
     let waiters: u32 = pick(200, 800);
     let spent = store.acquire(rate().with_weight(LIMIT)).await;
     let start = Instant::now();
+    // The end of the permit gives no unit back.
     drop(spent.expect("nothing is spent"));
+    // `join_all` polls the claims in this order, so they queue in this order and each gets the next unit.
     let grants = (1..=waiters).map(async |number| {
         let permit = store
             .acquire(rate().with_wait(Duration::from_secs(600)))
@@ -33,8 +35,8 @@ pub(crate) async fn measure(store: &RedisSemaphore) {
         start.elapsed().saturating_sub(WINDOW * number / LIMIT)
     });
     let mut late = Latencies::default();
-    for grant in join_all(grants).await {
-        late.add(grant);
+    for lateness in join_all(grants).await {
+        late.add(lateness);
     }
     let head = ["waiters", "p50", "p99"];
     let mut table = Table::new("Grant of a waiter after its unit has come back, ms", &head);

@@ -1,7 +1,7 @@
-//! The share of a budget that streams use while others always wait, for estimates of several sizes.
+//! The share of a budget that streams use while more streams always wait for it, for estimates of several sizes.
 //!
-//! A tenth of the usual times: the window is 6 s instead of a minute, the lease 1 s instead of 10 s, and streams last from
-//! 0.5 to 6 s.
+//! All times are a tenth of the usual: the window is 6 s instead of a minute, the lease 1 s instead of 10 s, and a
+//! stream lasts from 0.5 to 6 s.
 
 use futures_util::future::join_all;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use tower_semaphore::RedisSemaphore;
 
 const PRIMARIES: usize = 3;
 
-/// A store on one server, or on the cluster.
+/// The servers of a store.
 pub(crate) enum Servers {
     One(RedisServer),
     Cluster(Cluster),

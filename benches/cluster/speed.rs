@@ -31,7 +31,7 @@ struct Series {
 
 /// Measures one server and the cluster in turns, so that noise affects both alike.
 pub(crate) async fn compare(servers: &[Servers; 2]) {
-    let (rounds, span) = pick((3, 300), (9, 400));
+    let (rounds, span_ms) = pick((3, 300), (9, 400));
     let head = [
         "tasks",
         "servers",
@@ -48,23 +48,28 @@ pub(crate) async fn compare(servers: &[Servers; 2]) {
         // The first round is a warm-up.
         for round in 0..=rounds {
             for (servers, series) in servers.iter().zip(&mut all) {
+                // A new store, because `run` shuts it down.
                 let store = servers.store().await;
-                let before = (cpu(process::id()), servers.cpu());
-                let (pairs, acquire) = run(&store, tasks, Duration::from_millis(span)).await;
+                let (own_before, servers_before) = (cpu(process::id()), servers.cpu());
+                let span = Duration::from_millis(span_ms);
+                let (pairs, acquire) = run(&store, tasks, span).await;
                 if round > 0 {
                     let per_pair = |cpu: Duration| cpu.as_secs_f64() * 1e6 / acquire.count() as f64;
-                    series.own_cpu.push(per_pair(cpu(process::id()) - before.0));
-                    series.servers_cpu.push(per_pair(servers.cpu() - before.1));
+                    let own_used = cpu(process::id()) - own_before;
+                    series.own_cpu.push(per_pair(own_used));
+                    series
+                        .servers_cpu
+                        .push(per_pair(servers.cpu() - servers_before));
                     series.pairs.push(pairs);
                     series.acquire.append(acquire);
                 }
             }
         }
-        for (servers, own) in servers.iter().zip(&all) {
-            let [p50, p99] = own.acquire.quantiles([0.5, 0.99]);
-            let pairs = median(&own.pairs);
-            let (own_cpu, servers_cpu) = (median(&own.own_cpu), median(&own.servers_cpu));
-            let ratio = ratio(&own.pairs, &all[0].pairs);
+        for (servers, series) in servers.iter().zip(&all) {
+            let [p50, p99] = series.acquire.quantiles([0.5, 0.99]);
+            let pairs = median(&series.pairs);
+            let (own_cpu, servers_cpu) = (median(&series.own_cpu), median(&series.servers_cpu));
+            let ratio = ratio(&series.pairs, &all[0].pairs);
             let figures = [pairs, ratio, p50, p99, own_cpu, servers_cpu];
             let named = [tasks.to_string(), servers.name().to_owned()];
             table.row(named.into_iter().chain(figures.map(figure)));
@@ -84,6 +89,7 @@ async fn run(store: &RedisSemaphore, tasks: usize, span: Duration) -> (f64, Late
     while let Some(seen) = running.join_next().await {
         acquire.append(seen.expect("no task panics"));
     }
+    // The shutdown waits for the last releases.
     assert!(store.shutdown(Duration::from_secs(10)).await.is_empty());
     (
         acquire.count() as f64 / start.elapsed().as_secs_f64(),

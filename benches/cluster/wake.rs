@@ -20,9 +20,10 @@ pub(crate) async fn compare(servers: &[Servers; 2]) {
         let pair = (servers.store().await, servers.store().await);
         stores.push((servers.name(), pair, Latencies::default()));
     }
+    // Round trips to the one server, for comparison.
     let mut trips = Latencies::default();
     for round in 0..rounds {
-        // The keys alternate between all nodes.
+        // 64 keys, so that each node of the cluster has some.
         let key = round % 64;
         for (_, (holder, waiter), wakes) in &mut stores {
             wakes.add(wake(holder, waiter, format!("wake-{key}")).await);

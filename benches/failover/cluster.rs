@@ -1,5 +1,5 @@
-//! A cluster. One of its primaries has nearly all slots and a replica. Two other primaries have one slot and one vote
-//! each.
+//! A cluster. One of its primaries has nearly all slots and a replica. Two other primaries have one slot each, because
+//! only primaries with slots can vote for the replica.
 
 use crate::{
     node::{BOUND, Node, PAUSE},
@@ -13,6 +13,7 @@ use testing::{
 use tokio::time::sleep;
 use tower_semaphore::RedisSemaphore;
 
+/// A failover begins after a second (the timeout is in ms), and the replica never moves to another primary.
 const ARGS: [&str; 8] = [
     "--cluster-enabled",
     "yes",
@@ -24,19 +25,19 @@ const ARGS: [&str; 8] = [
     "no",
 ];
 
-/// The first slot and the last one of each primary.
+/// The first and the last slot of each primary.
 const SLOTS: [(&str, &str); 3] = [("0", "16381"), ("16382", "16382"), ("16383", "16383")];
 
 /// See the module docs.
 pub(crate) struct Cluster {
     /// The primaries, followed by the replica of the first primary.
     nodes: Vec<Node>,
-    /// The position of the primary that fails, in [`PAIR`].
+    /// The position in [`PAIR`] of the node that is the primary now.
     primary: usize,
     setup: Setup,
 }
 
-/// The indices of the two nodes that replace each other.
+/// The indices in `nodes` of the first primary and its replica, which replace each other in turn.
 const PAIR: [usize; 2] = [0, 3];
 
 impl Cluster {
@@ -69,8 +70,8 @@ impl Cluster {
             if let Some((first, last)) = SLOTS.get(number) {
                 ok(&mut raw, &["CLUSTER", "ADDSLOTSRANGE", first, last]).await;
             }
-            for other in &self.nodes[..number] {
-                let port = other.port().to_string();
+            for earlier in &self.nodes[..number] {
+                let port = earlier.port().to_string();
                 ok(&mut raw, &["CLUSTER", "MEET", "127.0.0.1", &port]).await;
             }
         }
@@ -100,16 +101,16 @@ impl Cluster {
         self.nodes[PAIR[self.primary]].until_promoted().await
     }
 
-    /// Restarts the other server. The cluster makes it the replica.
+    /// Restarts the killed server. The cluster makes it the new primary's replica.
     pub(crate) async fn mend(&mut self) {
-        let other = &mut self.nodes[PAIR[1 - self.primary]];
-        other.restart_without_data();
-        let mut raw = other.raw().await;
+        let killed = &mut self.nodes[PAIR[1 - self.primary]];
+        killed.restart_without_data();
+        let mut raw = killed.raw().await;
         eventually("it is a replica", BOUND, async || {
             raw.cmd(&["ROLE"]).await.array()[0].text() == "slave"
         })
         .await;
-        other.open();
+        killed.open();
         self.nodes[PAIR[self.primary]].until_replicated().await;
     }
 
@@ -119,7 +120,7 @@ impl Cluster {
         while !self.is_well().await {
             assert!(Instant::now() < end, "the nodes do not agree");
             sleep(PAUSE).await;
-            // On a busy machine a failover may happen by itself.
+            // On a busy machine the replica may have taken over without a fault. Then the two have changed places.
             if !self.nodes[PAIR[self.primary]].is_replicated().await {
                 self.primary = 1 - self.primary;
             }

@@ -1,4 +1,4 @@
-//! Clients in several processes that acquire, hold and release.
+//! Clients that acquire, hold and release permits, as if in several processes.
 
 use crate::witness::{BURST, Witness};
 use std::{
@@ -18,8 +18,7 @@ pub(crate) const LIMIT: u32 = 5;
 /// The number of keys that are in use the whole time.
 const KEYS: usize = 16;
 
-/// The number of clients per key and process. One of them makes claims that do not wait, and the claims of the others
-/// wait.
+/// The number of clients per key and store. The claims of one of them do not wait, and those of the other two wait.
 const CLIENTS: usize = 3;
 
 /// Stores that share only the server, like the stores of different processes.
@@ -29,7 +28,7 @@ pub(crate) struct Load {
     rng: Rng,
     /// How long a long permit is held.
     long: Duration,
-    /// The clients end with the load.
+    /// Dropping this ends the clients.
     _clients: JoinSet<()>,
     bursts: u64,
 }
@@ -65,7 +64,7 @@ impl Load {
         }
     }
 
-    /// Makes more claims for a new key than its limit, all at once, and holds the granted permits for long.
+    /// Makes more claims for a new key than its limit, all at once, and holds the granted permits for `long`.
     pub(crate) fn burst(&mut self) {
         self.bursts += 1;
         let key = format!("{BURST}-{}", self.bursts);
@@ -104,6 +103,7 @@ impl Client {
     async fn work(mut self) {
         loop {
             let time = match self.rng.once_in(4) {
+                // 0.3 to 1 times `long`.
                 true => self.long.mul_f32(self.rng.millis(300..1_000).as_secs_f32()),
                 false => self.rng.millis(2..20),
             };

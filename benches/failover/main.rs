@@ -1,8 +1,8 @@
 //! The number of permits beyond the limit that are in flight after a failover to a replica that lacks the last grants.
 //!
 //! `cargo bench -p tower-semaphore-benches --bench failover` makes 20 failovers for each setup. `-- --failovers 200`
-//! makes more, and `--way TEXT` selects the setups whose name contains this text. `--price` instead measures the cost
-//! of waiting until a replica has each grant.
+//! makes more, `--way TEXT` selects the setups whose name contains this text, and `--seed NUMBER` gives other random
+//! times. `--price` instead measures the cost of waiting until a replica has each grant.
 
 mod cluster;
 mod load;
@@ -22,7 +22,7 @@ use std::env;
 /// The number of failovers per setup, by default.
 const FAILOVERS: usize = 20;
 
-/// A flag's value, if it was given.
+/// The value after a flag, if the flag was given.
 fn flag(name: &str) -> Option<String> {
     let mut args = env::args().skip_while(|arg| arg != name);
     args.nth(1)

@@ -19,10 +19,11 @@ pub(crate) const BOUND: Duration = Duration::from_secs(120);
 /// The pause between two checks whether servers agree.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
-/// A server, and the address under which all others reach it.
+/// A server, and the port through which all others reach it while its machine is up.
 pub(crate) struct Node {
     server: RedisServer,
     pub(crate) front: Front,
+    /// The delay of its writes on the way to a replica.
     lag: Duration,
 }
 
@@ -59,7 +60,7 @@ impl Node {
         Raw::connect(self.port()).await
     }
 
-    /// Stops delivering this server's writes to its replicas.
+    /// Stops delivering this server's writes to its replicas: the delay is longer than the benchmark waits.
     pub(crate) fn stall(&self) {
         self.front.set_lag(BOUND);
     }
@@ -93,13 +94,13 @@ impl Node {
     pub(crate) async fn until_promoted(&self) -> Instant {
         let end = Instant::now() + BOUND;
         while !self.is_primary().await.unwrap_or(false) {
-            assert!(Instant::now() < end, "nobody has promoted the replica");
+            assert!(Instant::now() < end, "the replica was not promoted");
             sleep(Duration::from_millis(2)).await;
         }
         Instant::now()
     }
 
-    /// The connection may fail, because a Sentinel closes connections when it promotes a server.
+    /// Fails if the connection is closed, as a Sentinel does when it promotes a server.
     async fn is_primary(&self) -> io::Result<bool> {
         let mut raw = Raw::try_connect(self.port()).await?;
         let role = raw.try_cmd(&["ROLE"]).await?;

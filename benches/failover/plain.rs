@@ -7,7 +7,7 @@ use tower_semaphore::RedisSemaphore;
 
 /// See the module docs.
 pub(crate) struct Plain {
-    /// The address that clients use.
+    /// The address that clients use. It leads to the primary.
     address: Front,
     nodes: [Node; 2],
     /// The position of the primary in `nodes`.
@@ -53,13 +53,13 @@ impl Plain {
         promoted
     }
 
-    /// Makes the other server the replica.
+    /// Restarts the killed server, as the new primary's replica.
     pub(crate) async fn mend(&mut self) {
         let port = self.nodes[self.primary].front.port();
-        let other = &mut self.nodes[1 - self.primary];
-        other.restart_without_data();
-        other.open();
-        other.replicaof("127.0.0.1", port).await;
+        let killed = &mut self.nodes[1 - self.primary];
+        killed.restart_without_data();
+        killed.open();
+        killed.replicaof("127.0.0.1", port).await;
         self.nodes[self.primary].until_replicated().await;
     }
 }

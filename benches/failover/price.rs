@@ -20,7 +20,7 @@ const TASKS: [usize; 3] = [1, 16, 256];
 /// Higher than the number of permits that are held or not yet released, so that no claim is refused.
 const LIMIT: u32 = 10_000;
 
-/// The number of replicas that must have a grant.
+/// The number of replicas that must have a grant before it counts.
 const VARIANTS: [u32; 2] = [0, 1];
 
 /// The delays of the link to the replica, in ms.
@@ -51,11 +51,11 @@ pub(crate) async fn compare() {
         let servers = Replicated::start(Duration::from_millis(link)).await;
         for tasks in TASKS {
             let series = measure(&servers, tasks).await;
-            for (variant, own) in VARIANTS.iter().zip(&series) {
+            for (replicas, own) in VARIANTS.iter().zip(&series) {
                 let figures = [
                     link as f64,
                     tasks as f64,
-                    f64::from(*variant),
+                    f64::from(*replicas),
                     median(&own.pairs),
                     ratio(&own.pairs, &series[0].pairs),
                     own.acquire.p50(),
@@ -70,10 +70,10 @@ pub(crate) async fn compare() {
 }
 
 async fn measure(servers: &Replicated, tasks: usize) -> [Series; 2] {
-    let (rounds, span) = pick((3, 200), (9, 400));
+    let (rounds, span_ms) = pick((3, 200), (9, 400));
     let mut stores = Vec::new();
     for replicas in VARIANTS {
-        // Long, so that no claim fails on a busy machine.
+        // A long timeout, so that no claim fails on a busy machine.
         let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
         let builder = builder.min_replicas(replicas);
         let store = builder.connect(servers.primary.url()).await;
@@ -83,7 +83,7 @@ async fn measure(servers: &Replicated, tasks: usize) -> [Series; 2] {
     let mut series = [Series::default(), Series::default()];
     for round in 0..=rounds {
         for (store, series) in stores.iter().zip(&mut series) {
-            let (pairs, acquire) = load(store, tasks, Duration::from_millis(span)).await;
+            let (pairs, acquire) = load(store, tasks, Duration::from_millis(span_ms)).await;
             // The first round is a warm-up.
             if round > 0 {
                 series.pairs.push(pairs);
@@ -110,8 +110,9 @@ async fn load(store: &RedisSemaphore, tasks: usize, span: Duration) -> (f64, Lat
     for own in running.join_all().await {
         acquire.append(own);
     }
+    // Commands run in order, so after this release all earlier ones have reached the server.
     let flush = store.acquire(Claim::new("flush").with_limit(1)).await;
-    flush.expect("nobody else has it").release().await;
+    flush.expect("it is free").release().await;
     (
         acquire.count() as f64 / start.elapsed().as_secs_f64(),
         acquire,

@@ -27,8 +27,9 @@ impl Report {
         Self(Table::new("Failovers under load, limit 5", &head))
     }
 
-    /// Adds the row of a setup.
+    /// Adds the row of a setup, from the results of each of its failovers.
     pub(crate) fn add(&mut self, setup: Setup, all: &[Seen]) {
+        // The most permits beyond the limit of any key, per failover.
         let over: Vec<usize> = all.iter().map(|seen| seen.steady.max(seen.burst)).collect();
         let steady: Vec<usize> = all.iter().map(|seen| seen.steady).collect();
         let firsts = all.iter().filter_map(|seen| seen.first_grant);
@@ -50,6 +51,7 @@ impl Report {
     }
 }
 
+/// The number of failovers with at least one permit beyond the limit.
 fn positive(counts: &[usize]) -> usize {
     counts.iter().filter(|count| **count > 0).count()
 }

@@ -14,7 +14,7 @@ use tower_semaphore::RedisSemaphore;
 /// How long claims may fail after a failover.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// The number of processes, each with a separate store.
+/// The number of simulated processes, each a separate store.
 const PROCESSES: usize = 4;
 
 /// Makes this many failovers. Returns the results of each.
@@ -29,6 +29,7 @@ pub(crate) async fn run(setup: Setup, failovers: usize, seed: u64) -> Vec<Seen> 
     let mut all = Vec::new();
     for _ in 0..failovers {
         servers.until_all_is_well().await;
+        // The load runs for a while before the next fault.
         sleep(rng.millis(200..600)).await;
         witness.begin();
         if setup.stalls {
@@ -42,7 +43,7 @@ pub(crate) async fn run(setup: Setup, failovers: usize, seed: u64) -> Vec<Seen> 
             witness.seen().first_grant.is_some()
         })
         .await;
-        // After this sleep each permit has been refreshed, and the holders of lost permits have been notified.
+        // Permits are refreshed every third of a lease. 250 ms later the holders of lost permits have been notified.
         sleep(setup.lease() / 3 + Duration::from_millis(250)).await;
         all.push(witness.seen());
         progress.inc(1);

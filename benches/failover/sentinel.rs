@@ -12,6 +12,7 @@ use testing::{
 use tokio::time::sleep;
 use tower_semaphore::RedisSemaphore;
 
+/// The name under which the Sentinels know the primary.
 const NAME: &str = "shop";
 
 /// See the module docs.
@@ -42,7 +43,7 @@ impl Sentinel {
             setup,
         };
         for sentinel in &this.sentinels {
-            // The Sentinels poll more often than usual, so that they soon know a new replica.
+            // The Sentinels poll every 200 ms, more often than usual, so that they soon know a new replica.
             let periods = [
                 "INFO-PERIOD",
                 "200",
@@ -77,13 +78,13 @@ impl Sentinel {
         self.nodes[self.primary].until_promoted().await
     }
 
-    /// Makes the other server the replica.
+    /// Restarts the killed server, as the new primary's replica.
     pub(crate) async fn mend(&mut self) {
         let port = self.nodes[self.primary].front.port();
-        let other = &mut self.nodes[1 - self.primary];
-        other.restart_without_data();
-        other.replicaof("127.0.0.1", port).await;
-        other.open();
+        let killed = &mut self.nodes[1 - self.primary];
+        killed.restart_without_data();
+        killed.replicaof("127.0.0.1", port).await;
+        killed.open();
     }
 
     /// Waits until all Sentinels know each other, the primary, and a replica that can replace it.
@@ -92,7 +93,7 @@ impl Sentinel {
         while !self.is_well().await {
             assert!(Instant::now() < end, "the Sentinels do not agree");
             sleep(PAUSE).await;
-            // On a busy machine a failover may happen by itself.
+            // On a busy machine the replica may have taken over without a fault. Then the two have changed places.
             if !self.nodes[self.primary].is_replicated().await {
                 self.primary = 1 - self.primary;
             }
@@ -117,7 +118,7 @@ impl Sentinel {
     }
 }
 
-/// True if a reply of names and values contains all of these.
+/// True if a reply of names and values contains all of these pairs.
 fn has(reply: &Reply, expected: &[&str]) -> bool {
     let all: Vec<_> = reply.array().iter().map(Reply::text).collect();
     expected

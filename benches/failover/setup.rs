@@ -82,7 +82,7 @@ impl Setup {
         }
     }
 
-    /// The lease of the permits. It is longer than a failover, and still short, so that the servers soon recover.
+    /// The lease of the permits. It outlasts a failover, and is short because a round waits for refreshes.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(match self.kind {
             Kind::Plain => 1_500,
@@ -90,8 +90,8 @@ impl Setup {
         })
     }
 
-    /// The time in ms from a burst of claims until the primary fails: while its grants are being replicated, or a
-    /// moment later.
+    /// The time in ms from a burst of claims until the primary fails. With a stall no grant of the burst reaches the
+    /// replica. Otherwise some do, because this time is at most twice the lag plus 2 ms.
     pub(crate) fn until_failover(&self) -> Range<u64> {
         match self.stalls {
             true => 100..400,

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The results since a failover.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
-    /// The largest excess over the limit, for keys that were in use for long.
+    /// The largest excess over the limit, for the keys that are in use the whole time.
     pub(crate) steady: usize,
     /// The largest excess over the limit, for the key of the burst before the failover.
     pub(crate) burst: usize,
@@ -33,9 +33,12 @@ pub(crate) struct Witness {
 
 #[derive(Default)]
 struct Books {
+    /// The numbered permits of each key.
     held: HashMap<Key, Vec<(u64, Permit)>>,
+    /// The number of the newest permit.
     last: u64,
     seen: Seen,
+    /// The time of the promotion in the current failover.
     promoted: Option<Instant>,
 }
 
@@ -67,7 +70,7 @@ impl Witness {
         }
     }
 
-    /// Begins a failover.
+    /// Resets the results before a failover.
     pub(crate) fn begin(&self) {
         let mut books = self.books.lock();
         (books.seen, books.promoted) = (Seen::default(), None);
@@ -81,7 +84,7 @@ impl Witness {
         self.books.lock().seen
     }
 
-    /// Counts at intervals, because a lost permit that is regained causes no event.
+    /// Counts every [`PAUSE`], because a lost permit that is regained causes no event.
     pub(crate) fn watch(self: &Arc<Self>) -> JoinHandle<()> {
         let witness = Arc::clone(self);
         tokio::spawn(async move {

@@ -63,8 +63,9 @@ pub(crate) async fn compare(url: &str) {
     println!("{table}");
 }
 
-fn claim(order: &Order, what: &str) -> Claim {
-    Claim::new(format!("{what}-{}", order.file))
+/// A claim whose key is used under one order only, for one `purpose`: `crowd` or `picture`.
+fn claim(order: &Order, purpose: &str) -> Claim {
+    Claim::new(format!("{purpose}-{}", order.file))
         .with_limit(LIMIT)
         .with_wait(WAIT)
         .with_max_waiting(2 * CROWD as u32)
@@ -78,6 +79,7 @@ async fn newcomers(url: &str, order: &Order) -> Latencies {
         let claim = (order.crowd)(claim(order, "crowd"));
         crowd.spawn(claim_again_and_again(store.clone(), claim, seed));
     }
+    // Wait until the whole crowd is in the queue.
     sleep(HOLD * 50).await;
     let claim = (order.newcomer)(claim(order, "crowd"));
     let (mut waits, mut dice) = (Latencies::default(), Dice::new(7));
@@ -109,7 +111,7 @@ fn about(mean: Duration, dice: &mut Dice) -> Duration {
     Duration::from_micros(mean / 2 + dice.below(mean))
 }
 
-/// Plots each tenant's number of grants, for a crowd of 200 and for a tenant with 20 claims behind it.
+/// Plots how the grants of two tenants add up: 200 claims of ann's, and 20 of bob's that come later.
 async fn picture(url: &str, order: &Order) {
     let store = super::store(url).await;
     let claim = || claim(order, "picture").with_limit(1);
@@ -118,6 +120,7 @@ async fn picture(url: &str, order: &Order) {
     for _ in 0..200 {
         granted.spawn(grant_of(store.clone(), "ann", (order.crowd)(claim())));
     }
+    // Wait until these claims are in the queue.
     sleep(Duration::from_millis(300)).await;
     for _ in 0..20 {
         granted.spawn(grant_of(store.clone(), "bob", (order.newcomer)(claim())));
@@ -133,6 +136,7 @@ async fn picture(url: &str, order: &Order) {
             count += f64::from(u8::from(*name == tenant));
             ((grant + 1) as f64, count)
         });
+        // The curve begins at the tenant's first grant.
         let points = points.filter(|(_, count)| *count > 0.0);
         (tenant.to_owned(), points.collect())
     });

@@ -1,4 +1,4 @@
-//! The server's own time for a join and a grant in a queue of 1,000.
+//! The server's own time for a join and a grant in a queue of 1,000, whose waiters belong to one or more flows.
 
 use std::time::Duration;
 use testing::{
@@ -65,15 +65,18 @@ async fn round(server: &RedisServer, name: &str, flows: Flows) -> (f64, f64) {
             .fold(claim.clone(), Claim::with_flow);
         let acquire = store.acquire(claim);
         queue.spawn(async move { drop(acquire.await.expect("it is granted")) });
+        // Waiters join in waves of 50, as in the benchmark `queue`.
         if number % 50 == 0 {
             sleep(Duration::from_millis(5)).await;
         }
     }
+    // Wait until the last waiters have joined.
     sleep(Duration::from_millis(200)).await;
     let joins = raw.script_micros().await;
     raw.reset_stats().await;
     drop(held);
     queue.join_all().await;
+    // The last releases are still in flight.
     sleep(Duration::from_millis(50)).await;
     let grants = raw.script_micros().await;
     (joins / WAITERS as f64, grants / WAITERS as f64)

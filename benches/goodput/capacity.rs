@@ -1,4 +1,4 @@
-//! Searches for the lowest offered rate at which goodput is at its peak.
+//! Searches for the lowest offered rate at which goodput, the claims granted in time per second, is at its peak.
 
 use crate::variant::Variant;
 use testing::bench::{open_loop::Rate, run::pick};
@@ -18,7 +18,7 @@ pub(crate) async fn search(variant: Variant) -> Option<(f64, f64)> {
     let (mut rate, end) = RATES;
     // The rates so far, and their goodput.
     let mut seen: Vec<(f64, f64)> = Vec::new();
-    // Search until this is 2.
+    // The search ends when this is 2.
     let mut worse = 0;
     while rate < end && worse < 2 {
         let offered = variant.measure(Rate::of(rate)).await;

@@ -1,4 +1,4 @@
-//! A link with a delay and a byte stream: a separate thread forwards chunks when they are due.
+//! A link with a delay: a separate thread forwards chunks of bytes when they are due.
 //!
 //! The tests' proxy parses frames and keeps a log, so it would be the bottleneck here.
 

@@ -12,18 +12,21 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 /// The delay from a client to the server, and of the way back.
 const WAY: Duration = Duration::from_millis(50);
 
-/// Enough keys that a lock on one of them does not slow down a variant.
+/// Enough keys that claims rarely wait for the lock of the same key.
 const KEYS: u64 = 1_000;
 
 /// Higher than the number of held permits, so that no claim is refused as full.
 pub(crate) const LIMIT: u32 = 1_000_000;
 
-/// A semaphore.
+/// One of the compared semaphores. B4 and B7 are those of *Redis in Action*, chapter 6.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Variant {
     Ours,
+    /// B4.
     Fair,
+    /// B7: B4 behind a lock.
     Locked,
+    /// The crate distributed-lock.
     Peer,
 }
 
@@ -74,6 +77,7 @@ async fn ours(url: &str, rate: Rate) -> Offered {
     open_loop::offer(rate, claim).await
 }
 
+/// A client of the chapter's semaphores.
 async fn book(url: &str) -> Client {
     Client::connect(url, Clock::default(), Pause::Task).await
 }

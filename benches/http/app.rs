@@ -15,10 +15,11 @@ pub(crate) struct App {
     pub(crate) address: SocketAddr,
 }
 
-/// Starts all apps. The first has no limit.
+/// Starts all apps. The first is axum alone, with which the others are compared.
 pub(crate) async fn all(redis: &str) -> Vec<App> {
     let bare = || Router::new().route("/", get(|| async { "hello" }));
     let tower = GlobalConcurrencyLimitLayer::new(LIMIT as usize);
+    // The two fields that our layer adds to a response.
     let fields = MapResponseLayer::new(|mut response: Response| {
         let quota = HeaderValue::from_static(r#""concurrency";q=1000;qu="concurrent-requests""#);
         let remaining = HeaderValue::from_static(r#""concurrency";r=999"#);

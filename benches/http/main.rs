@@ -7,7 +7,7 @@ mod app;
 use std::time::Duration;
 use testing::{
     bench::{
-        closed_loop::Outcome,
+        closed_loop::{self, Outcome},
         figures::{Latencies, median, ratio},
         plot::{self, Title},
         run::{bar, pick},
@@ -17,6 +17,9 @@ use testing::{
 };
 
 const CONNECTIONS: usize = 64;
+
+/// How long each app is under load in a round.
+const ROUND: Duration = Duration::from_millis(250);
 
 /// The results of all rounds of one app.
 #[derive(Default)]
@@ -38,17 +41,12 @@ impl Series {
 async fn main() {
     let server = RedisServer::start();
     let apps = app::all(&server.url()).await;
-    let (rounds, span) = pick((5, 250), (40, 250));
+    let rounds = pick(5, 40);
     let mut all: Vec<Series> = apps.iter().map(|_| Series::default()).collect();
     let progress = bar("requests", (rounds + 1) * apps.len());
     for round in 0..=rounds {
         for (app, series) in apps.iter().zip(&mut all) {
-            let outcome = testing::bench::closed_loop::run(
-                app.address,
-                CONNECTIONS,
-                Duration::from_millis(span),
-            )
-            .await;
+            let outcome = closed_loop::run(app.address, CONNECTIONS, ROUND).await;
             // The first round is a warm-up.
             if round > 0 {
                 series.add(outcome);

@@ -1,7 +1,7 @@
-//! The same market, with a server that is half a millisecond away.
+//! The market with a server that is half a millisecond away, instead of on the same machine.
 //!
-//! On a single machine all processors are busy, so the amount of work matters. Across a network the number of answers
-//! that a deal waits for matters.
+//! On a single machine all processors are busy, so the amount of work decides. Across a network the number of round
+//! trips per deal decides.
 
 use crate::{HEAD, figures_of, trade_at, variant::Variant};
 use std::time::Duration;

@@ -45,6 +45,7 @@ pub(crate) fn draw(all: &[VariantFigures]) {
         x: "sellers × buyers",
         y,
     };
+    // The columns of `VariantFigures` and `BOOK` are 0 listed, 1 bought, 2 retries, 3 mean wait.
     let bought = title("market-bought", "Items bought in 60 s", "items");
     bars(bought, all, 1, minute);
     let retries = title("market-retries", "Purchase retries in 60 s", "retries");

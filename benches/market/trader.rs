@@ -52,8 +52,9 @@ pub(crate) fn sell(variant: Variant, url: &str, number: usize, end: Instant) -> 
             }
             let item = format!("item-{number}-{item}");
             let offer = Offer::new(&item, &seller, 1 + dice.below(100) as i64);
-            let make = Cmd::sadd(inventory(&seller), &item);
-            make.exec_async(&mut desk.client.shared.clone())
+            let create = Cmd::sadd(inventory(&seller), &item);
+            create
+                .exec_async(&mut desk.client.shared.clone())
                 .await
                 .expect(ANSWERS);
             tally.listed += u64::from(desk.list(&offer).await.done);
@@ -67,6 +68,7 @@ pub(crate) fn buy(variant: Variant, url: &str, number: usize, end: Instant) -> T
     block_on(async {
         let desk = open(variant, url).await;
         let buyer = format!("buyer-{number}");
+        // More than the buyer can spend.
         let fund = Cmd::hset(user(&buyer), "funds", i64::from(u32::MAX));
         fund.exec_async(&mut desk.client.shared.clone())
             .await

@@ -16,7 +16,7 @@ const ANSWERS: &str = "the server answers";
 
 type Done = Result<bool, RedisError>;
 
-/// The mechanism that prevents conflicts between traders.
+/// The mechanism that prevents conflicts between traders. B8 to B10 are those of the chapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variant {
     /// B8: optimistic transactions.
@@ -46,11 +46,13 @@ impl Variant {
 pub(crate) struct Desk {
     variant: Variant,
     pub(crate) client: Client,
+    /// Only for [`Variant::Library`].
     store: Option<RedisSemaphore>,
 }
 
 /// A held lock.
 enum Guard {
+    /// The chapter's lock: its name, and the id under which it is held.
     Book(String, String),
     Library(LockGuard),
 }
@@ -92,7 +94,7 @@ impl Desk {
         }
     }
 
-    /// Makes a deal while other traders are locked out.
+    /// Makes a deal while other traders are locked out. A lock that is not free in time counts as one retry.
     async fn locked(&self, offer: &Offer, deal: impl Future<Output = Done>) -> Deal {
         let Some(guard) = self.lock(offer).await else {
             return Deal {
@@ -111,10 +113,10 @@ impl Desk {
             _ => &offer.member,
         };
         let Some(store) = &self.store else {
-            let lock = acquire_lock(&self.client, name, PATIENCE)
+            let id = acquire_lock(&self.client, name, PATIENCE)
                 .await
                 .expect(ANSWERS)?;
-            return Some(Guard::Book(name.to_owned(), lock));
+            return Some(Guard::Book(name.to_owned(), id));
         };
         let lock = Lock::new(store.clone(), name.to_owned());
         lock.acquire(PATIENCE).await.ok().map(Guard::Library)
@@ -122,10 +124,8 @@ impl Desk {
 
     async fn unlock(&self, guard: Guard) {
         match guard {
-            Guard::Book(name, lock) => {
-                release_lock(&self.client, &name, &lock)
-                    .await
-                    .expect(ANSWERS);
+            Guard::Book(name, id) => {
+                release_lock(&self.client, &name, &id).await.expect(ANSWERS);
             }
             Guard::Library(guard) => drop(guard),
         }

@@ -14,8 +14,8 @@ const SET: [usize; 3] = [0, 1, 1_000];
 
 pub(crate) fn compare(bench: &mut Bench) {
     let keys: Vec<String> = (0..100).map(|key| format!("account-{key}")).collect();
-    let none = MemorySemaphore::new();
-    keys.iter().for_each(|key| drop(none.take(key, LIMIT)));
+    let without = MemorySemaphore::new();
+    keys.iter().for_each(|key| drop(without.take(key, LIMIT)));
     let mut rows: Vec<(usize, Estimate, f64)> = Vec::new();
     for set in SET {
         let store = MemorySemaphore::new();
@@ -24,7 +24,7 @@ pub(crate) fn compare(bench: &mut Bench) {
         (set..1).for_each(|key| set_limit(&store, key, None));
         keys.iter().for_each(|key| drop(store.take(key, LIMIT)));
         let ours = |count| pairs(&store, &keys, 1, count);
-        let rival = |count| pairs(&none, &keys, 1, count);
+        let rival = |count| pairs(&without, &keys, 1, count);
         let id = ["limits", "MemorySemaphore", &set.to_string()];
         rows.extend(
             bench

@@ -1,4 +1,4 @@
-//! One run of a service under the limit. The feature `metrics` and a recorder are on or off: `benches/metrics/run.sh`
+//! One run of a service under a limit. The feature `metrics` and a recorder are on or off: `benches/metrics/run.sh`
 //! builds both programs and runs them alternately.
 //!
 //! Prints for each store the requests per second and the microseconds of processor time per request, including the time
@@ -83,7 +83,7 @@ async fn serve(semaphore: impl Semaphore) -> SocketAddr {
     address
 }
 
-/// Measures only acquire and release, one after another. Prints nanoseconds per pair.
+/// Measures only acquire and release, one after another. Prints pairs per second and nanoseconds per pair.
 fn pairs() {
     let store = MemorySemaphore::new();
     let claim = Claim::new("account-42").with_limit(5);

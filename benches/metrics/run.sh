@@ -33,6 +33,7 @@ awk '
             }
         return count % 2 ? values[(count + 1) / 2] : (values[count / 2] + values[count / 2 + 1]) / 2
     }
+    # A line has the turn, `off` or `on`, the store, the operations per second, and the cost of one operation.
     { rate[$3, $2, $1] = $4; cost[$3, $2, $1] = $5; stores[$3]; if ($1 > turns) turns = $1 }
     END {
         print "what: per second off, on, ratio on/off; cost of one off, on (us of processor; of a pair ns), ratio off/on"

@@ -31,7 +31,7 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
         .expect("the server is there")
 }
 
-/// Fills a key.
+/// Acquires all permits of a key.
 async fn fill(store: &RedisSemaphore, key: &str) -> Vec<Permit> {
     let mut permits = Vec::new();
     for _ in 0..LIMIT {
@@ -127,6 +127,7 @@ async fn first_grant_delay(stores: &[RedisSemaphore; 2], waiters: usize) -> Dura
     while let Some(granted) = tasks.join_next().await {
         drop(granted.expect("no panic").expect("it is granted"));
     }
+    // The last releases are still in flight, and the next round needs a free key.
     sleep(Duration::from_millis(20)).await;
     late
 }

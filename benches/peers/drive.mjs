@@ -16,7 +16,8 @@ async function pairs(take, key, tasks, seconds) {
   return Math.round((count / (performance.now() - start)) * 1e3);
 }
 
-// Fifty contenders 4 ms apart, five permits, 100 ms each: total and inversions.
+// Fifty contenders 4 ms apart, five permits, 100 ms each: the total time in ms, and the inversions, which are pairs
+// that were granted in the opposite order of their arrival.
 async function contend(take, key) {
   const start = performance.now();
   const granted = [];
@@ -31,8 +32,8 @@ async function contend(take, key) {
   };
   const ends = await Promise.all(Array.from({ length: 50 }, contender));
   let inversions = 0;
-  granted.forEach((one, at) => {
-    inversions += granted.slice(at + 1).filter((other) => other < one).length;
+  granted.forEach((earlier, at) => {
+    inversions += granted.slice(at + 1).filter((later) => later < earlier).length;
   });
   return `${Math.round(Math.max(...ends))} ${inversions}`;
 }

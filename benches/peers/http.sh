@@ -15,6 +15,7 @@ nginx_peer() {
     "$into/nginx/usr/sbin/nginx" -v || nginx -v
 }
 
+# Sets $nginx to the program of `nginx_peer`.
 nginx_path() {
     "$into/nginx/usr/sbin/nginx" -v 2>/dev/null && nginx="$into/nginx/usr/sbin/nginx" || nginx=nginx
 }
@@ -29,7 +30,7 @@ begin() {
     running="$running $pid"
 }
 
-# end PID SIGNAL
+# end PID SIGNAL: ends a process of `begin` by this signal.
 end() {
     kill "-$2" "$1" 2>/dev/null; wait "$1" 2>/dev/null
     running=$(printf '%s \n' "$running" | sed "s/ $1 / /")
@@ -54,7 +55,7 @@ serve() {
     until_logged "$into/app.log" listening && address=$(sed -n 's/^listening //p' "$into/app.log")
 }
 
-# Starts nginx in front of the app, in a separate folder.
+# Starts nginx in front of the app, in a separate folder. `open` leaves the limit out of its configuration.
 proxy() {
     proxy_port=$(free_port)
     prefix="$into/nginx-$proxy_port"
@@ -164,6 +165,7 @@ killed() {
     kill_server "$1"
     after_server=$(client wait "$address" server)
     end "$holder" KILL
+    # A second front beside the first, so that two servers share one limit or not.
     first=$address
     front "$1" && row "$(title "$1")" "$sixth" "$after_client" "$after_server" \
         "$(client fleet "$first" "$address")"

@@ -40,7 +40,12 @@ async def contend(connection, key):
             return time.monotonic() - start
 
     ends = await asyncio.gather(*map(contender, range(50)))
-    inversions = sum(b < a for at, a in enumerate(granted) for b in granted[at + 1 :])
+    # Pairs that were granted in the opposite order of their arrival.
+    inversions = sum(
+        later < earlier
+        for at, earlier in enumerate(granted)
+        for later in granted[at + 1 :]
+    )
     print(round(max(ends) * 1e3), inversions)
 
 

@@ -8,7 +8,12 @@
 # apt-get can download it. A peer that cannot be installed or run is reported with its error. Installs under
 # target/peers.
 #
-# Every driver understands: pairs KEY TASKS SECONDS | contend KEY | hold KEY | wait KEY; some also newcomer KEY.
+# Every driver understands these words; some also `newcomer KEY`:
+#
+#     pairs KEY TASKS SECONDS    acquires and releases, and prints the pairs per second
+#     contend KEY                50 contenders for five permits: prints the total ms and the inversions
+#     hold KEY                   takes the only permit, prints `held PID`, and waits to be killed
+#     wait KEY                   prints the seconds until it has that permit
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -75,7 +80,8 @@ drive() {
     esac
 }
 
-# Prints a driver's figures for contention and the number of commands that it sends. MONITOR marks commands in scripts.
+# Prints a driver's figures for contention and the number of commands that it sends. Commands in scripts, which MONITOR
+# marks with `lua`, do not count.
 contend() {
     redis-cli -p "$port" monitor >"$into/monitor" 2>/dev/null &
     monitor=$!
@@ -151,6 +157,7 @@ newcomers() {
 }
 
 all=" ${PEERS:-tower-semaphore redis-semaphore bottleneck redis-rate-limiters distributed-lock nginx} "
+# The libraries, and those of them that take several limits, or compare tenants.
 named=$(printf '%s' "$all" | sed 's/ nginx / /')
 [ "$named" = " " ] || libraries $named
 chained=$(printf '%s' "$named" | tr ' ' '\n' | grep -xE 'tower-semaphore|bottleneck')

@@ -28,11 +28,13 @@ const work = async () => {
   for (;;) {
     const message = await workers.blockingPop("jobs", 1);
     if (!message) continue;
+    // A message is `ID:QUEUE`, and the queue's id has colons too.
     const [id, queueId] = message.split(/:(.*)/s);
     await jobs.get(id)();
     await queue.completeMessage(id, queueId);
   }
 };
+// More workers than the five permits.
 for (let count = 0; count < 10; count += 1) work();
 
 console.log(await newcomer((tenantId, job) => new Promise((done) => {

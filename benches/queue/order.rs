@@ -78,7 +78,7 @@ fn row(name: &str, [total, inversions, commands]: [f64; 3]) -> [String; 6] {
         name.to_owned(),
         figure(total),
         relative_to(work),
-        // The lower bound of the total: the last permit is needed only when its contender arrives.
+        // The lower bound of the total: the fifth permit is needed only when the fifth contender arrives.
         relative_to(work + APART * (PERMITS - 1)),
         figure(inversions),
         figure(commands),
@@ -132,11 +132,11 @@ async fn contend(store: RedisSemaphore, key: String, at: usize, start: Instant) 
 /// The number of pairs in which the earlier contender was granted later.
 fn inversions(mut seen: Vec<Seen>) -> usize {
     seen.sort_by_key(|(at, ..)| *at);
-    let later = |(at, (_, granted, _)): (usize, &Seen)| {
+    let overtakers = |(at, (_, earlier, _)): (usize, &Seen)| {
         seen[at + 1..]
             .iter()
-            .filter(|(_, other, _)| other < granted)
+            .filter(|(_, later, _)| later < earlier)
             .count()
     };
-    seen.iter().enumerate().map(later).sum()
+    seen.iter().enumerate().map(overtakers).sum()
 }

@@ -19,7 +19,7 @@ const SET: [(&str, usize); 4] = [("none", 0), ("0", 0), ("1", 1), ("1,000", 1_00
 const LIMIT: u32 = 10_000;
 
 pub(crate) async fn compare(url: &str) {
-    let (rounds, span) = pick((3, 200), (15, 400));
+    let (rounds, span_ms) = pick((3, 200), (15, 400));
     let mut stores = Vec::new();
     for (name, count) in SET {
         stores.push(Arc::new(Rival::Ours(limited(url, name, count).await)));
@@ -40,7 +40,7 @@ pub(crate) async fn compare(url: &str) {
         for round in 0..=rounds {
             for (store, (pairs, p50)) in stores.iter().zip(&mut series) {
                 let keys = (0..tasks).map(|key| format!("account-{key}"));
-                let span = Duration::from_millis(span);
+                let span = Duration::from_millis(span_ms);
                 let outcome = load::run(store, keys.collect(), LIMIT, span).await;
                 assert_eq!(outcome.refused, 0);
                 // The first round is a warm-up.
@@ -83,6 +83,7 @@ async fn limited(url: &str, name: &str, count: usize) -> RedisSemaphore {
         let removed = store.set_limit(&policy, Some(&key(0)), None, "").await;
         removed.expect("the store answers");
     }
+    // The store reads the limits in the background. Wait until it knows the last.
     loop {
         let usage = store.usage(&policy, &key(last)).await;
         let usage = usage.expect("the store answers");

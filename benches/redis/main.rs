@@ -1,8 +1,8 @@
 //! The store in Redis compared with its lower bound and with the semaphores of *Redis in Action*, chapter 6: speed,
 //! latency, and whether the limit holds when clocks differ.
 //!
-//! `cargo bench -p tower-semaphore-benches --bench redis` takes a few minutes, with `-- --quick` half a minute. `--
-//! limits` measures only the cost of limits that operators have set.
+//! `cargo bench -p tower-semaphore-benches --bench redis` takes a few minutes, with `-- --quick` half a minute. With
+//! `-- limits` it measures only the cost of limits that operators have set.
 
 mod alone;
 mod limits;

@@ -18,7 +18,7 @@ pub(crate) const NAMES: [&str; 6] = [
     "B7 fair, locked",
 ];
 
-/// The minimum that a semaphore with leases must do: read the clock, count, add, set a TTL.
+/// The minimum that a semaphore with leases must do: read the clock, count, add with a lease of 10 s, set a TTL.
 const FLOOR: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -114,11 +114,11 @@ impl Rival {
         }
     }
 
-    /// Returns once all previous releases have reached the server.
+    /// Returns once all previous releases have reached the server. Those of the other rivals were awaited.
     pub(crate) async fn settle(&self) {
         if let Self::Ours(store) = self {
             let permit = store.acquire(Claim::new("flush").with_limit(1)).await;
-            permit.expect("nobody else has it").release().await;
+            permit.expect("it is free").release().await;
         }
     }
 }

@@ -24,8 +24,10 @@ const AHEAD: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
 /// The harness's own observations, independent of the semaphores.
 #[derive(Default)]
 struct Witness {
+    /// The number of clients that hold the permit now.
     inside: AtomicU64,
     grants: AtomicU64,
+    /// The number of grants while another client held the permit.
     over: AtomicU64,
 }
 
@@ -47,6 +49,7 @@ pub(crate) async fn compare(url: &str) {
     let head = ["variant", "grants", "while another held it", "in 1,000"];
     let title = "Five clients, clocks up to 2 s apart, one permit held for 0 to 4 ms";
     let mut table = Table::new(title, &head);
+    // The semaphores: all names except the empty script and the floor.
     let rivals = &NAMES[2..];
     let progress = bar("clocks", rivals.len());
     for name in rivals {

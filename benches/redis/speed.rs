@@ -70,7 +70,7 @@ impl Series {
 
 /// Measures all rivals in alternating rounds, so that noise affects all of them.
 pub(crate) async fn compare(url: &str, keys: Keys) {
-    let (rounds, span) = pick((3, 200), (9, 400));
+    let (rounds, span_ms) = pick((3, 200), (9, 400));
     let mut rivals = Vec::new();
     for name in NAMES {
         rivals.push(Arc::new(Rival::connect(name, url, Clock::default()).await));
@@ -81,7 +81,7 @@ pub(crate) async fn compare(url: &str, keys: Keys) {
         let mut series: Vec<Series> = NAMES.iter().map(|_| Series::default()).collect();
         for round in 0..=rounds {
             for (rival, series) in rivals.iter().zip(&mut series) {
-                let span = Duration::from_millis(span);
+                let span = Duration::from_millis(span_ms);
                 let outcome = load::run(rival, keys.names_for(tasks), LIMIT, span).await;
                 // The first round is a warm-up for scripts, connections and caches.
                 if round > 0 {

@@ -49,8 +49,8 @@ struct Series {
 
 /// Measures all rivals in alternating rounds, so that noise affects all of them.
 pub(crate) async fn compare(url: &str, accounts: Accounts) {
-    let (rounds, span) = pick((3, 200), (7, 300));
-    let span = Duration::from_millis(span);
+    let (rounds, span_ms) = pick((3, 200), (7, 300));
+    let span = Duration::from_millis(span_ms);
     let mut rivals = Vec::new();
     for name in NAMES {
         rivals.push(Arc::new(Rival::connect(name, url).await));

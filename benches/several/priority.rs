@@ -113,6 +113,7 @@ async fn run(store: &Arc<dyn Semaphore>, load: Load, claim: Claim) -> Latencies 
     let claim = claim.with_head_start(load.head_start);
     let mut interactive = JoinSet::new();
     for seed in 0..LIMIT {
+        // Other seeds than those of the batch clients.
         interactive.spawn(interact(
             Arc::clone(store),
             claim.clone(),

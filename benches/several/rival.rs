@@ -24,7 +24,8 @@ pub(crate) const NAMES: [&str; 6] = [
 pub(crate) const ONE: usize = 2;
 pub(crate) const STACKED: usize = 4;
 
-/// The minimum that four limits with leases need: read the clock, count at each limit, then add to each and set a TTL.
+/// The minimum that four limits with leases need: read the clock, count at each limit, then add to each, with a lease
+/// of 10 s, and set a TTL.
 const FLOOR: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -137,11 +138,11 @@ impl Rival {
         }
     }
 
-    /// Returns once all previous releases have reached the server.
+    /// Returns once all previous releases have reached the server. Those of the other rivals were awaited.
     pub(crate) async fn settle(&self) {
         if let Self::Ours(store, _) = self {
             let permit = store.acquire(Claim::new("flush").with_limit(1)).await;
-            permit.expect("nobody else has it").release().await;
+            permit.expect("it is free").release().await;
         }
     }
 }

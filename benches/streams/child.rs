@@ -41,13 +41,15 @@ pub(crate) fn load_of_child() -> Option<Load> {
     })
 }
 
-/// Runs as a child: acquires all permits, reports that, and holds them until its input ends.
+/// Runs as a child: prints its memory, acquires all permits, prints `held`, and holds them until its input ends. Then
+/// prints how many of them were lost.
 pub(crate) async fn hold_permits(load: Load) {
     let store = RedisSemaphore::builder()
         .lease(LEASE)
         .connect(load.url.as_str())
         .await;
     let store = store.expect("the server is there");
+    // One permit first, so that the store has its connections before its memory is read.
     drop(take(&store, 0, 1).await);
     println!("{}", resident(process::id()));
     let mut tasks = JoinSet::new();

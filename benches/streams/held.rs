@@ -85,10 +85,11 @@ async fn measure(permits: usize, keys: usize) -> Cost {
     sleep(LEASE / 3).await;
 
     raw.reset_stats().await;
-    let used = || (cpu(server.pid()), cpu(holder.pid()));
-    let (start, before) = (Instant::now(), used());
+    let start = Instant::now();
+    let (server_before, process_before) = (cpu(server.pid()), cpu(holder.pid()));
     sleep(pick(LEASE * 2 / 3, LEASE)).await;
-    let (span, after) = (start.elapsed(), used());
+    let span = start.elapsed();
+    let (server_after, process_after) = (cpu(server.pid()), cpu(holder.pid()));
     let stats = raw.commandstats().await;
     let calls: u64 = ["evalsha", "eval"]
         .iter()
@@ -99,8 +100,8 @@ async fn measure(permits: usize, keys: usize) -> Cost {
     let each = |bytes: u64| bytes as f64 / permits as f64;
     Cost {
         commands: calls as f64 / span.as_secs_f64(),
-        server_cpu: percent(before.0, after.0),
-        process_cpu: percent(before.1, after.1),
+        server_cpu: percent(server_before, server_after),
+        process_cpu: percent(process_before, process_after),
         server_bytes: each(used_memory(&mut raw).await.saturating_sub(empty)),
         process_bytes: each(resident(holder.pid()).saturating_sub(holder.before)),
         lost: holder.end(),

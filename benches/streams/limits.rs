@@ -14,11 +14,12 @@ use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore};
 
 const LIMITS: [u32; 4] = [5, 100, 1_000, 10_000];
 
-/// The cost of a round of pairs.
+/// The cost of a round of pairs of acquire and release, in microseconds.
 struct Round {
+    /// The median latencies.
     acquire: f64,
     pair: f64,
-    /// The server's time in the two scripts, in microseconds.
+    /// The server's time in the two scripts.
     server: f64,
 }
 
@@ -34,6 +35,7 @@ pub(crate) async fn compare() {
     let mut raw = Raw::connect(server.port()).await;
     let mut held = Vec::new();
     for limit in LIMITS {
+        // All but one of the permits.
         for _ in 1..limit {
             held.push(take(&store, limit).await);
         }

@@ -33,7 +33,7 @@ pub(crate) fn run(redis: &RedisServer, servers: &[Server; 2], client: &Loops) ->
     // Warm up, so that all is connected and the scripts are known.
     send(addresses, 50, Duration::from_millis(5));
     let servers_cpu = || -> Duration { servers.iter().map(|server| cpu(server.pid())).sum() };
-    let before = (scripts(redis), servers_cpu());
+    let (scripts_before, cpu_before) = (scripts(redis), servers_cpu());
     let each = client.requests / client.loops;
     let loops = (0..client.loops).map(|_| {
         let pause = client.pause;
@@ -47,8 +47,8 @@ pub(crate) fn run(redis: &RedisServer, servers: &[Server; 2], client: &Loops) ->
     let requests = f64::from(each * client.loops);
     Outcome {
         refused,
-        scripts: (scripts(redis) - before.0) as f64 / requests,
-        cpu: (servers_cpu() - before.1).as_secs_f64() * 1e6 / requests,
+        scripts: (scripts(redis) - scripts_before) as f64 / requests,
+        cpu: (servers_cpu() - cpu_before).as_secs_f64() * 1e6 / requests,
     }
 }
 
@@ -92,6 +92,7 @@ fn status(stream: &mut TcpStream) -> u16 {
             .expect("it has a length");
         let length = length.lines().next().expect("a line").parse();
         if body.len() >= length.expect("a number") {
+            // The head begins with `http/1.1 200 ok`.
             return head[9..12].parse().expect("a status");
         }
     }

@@ -46,30 +46,30 @@ pub(crate) fn runs_as_child() -> bool {
     true
 }
 
-/// Behaves like a `#[tokio::main]` function: all its values are dropped when the future ends.
+/// Acquires and drops a permit or a lock, as a `#[tokio::main]` function would. Prints how long the drops took, in µs.
 async fn work(url: &str, what: &str) {
     let store = RedisSemaphore::connect(url).await;
     let store = store.expect("the server is there");
-    let ended = match what {
+    let done = match what {
         "lock" => {
             let lock = Lock::new(store, "nightly");
             let guard = lock.acquire(Duration::from_secs(5)).await;
             let guard = guard.expect("it is free");
-            let ended = Instant::now();
+            let done = Instant::now();
             drop(guard);
-            ended
+            done
         }
         _ => {
             let limit = if what == "permit-1" { 1 } else { 5 };
             let claim = Claim::new("ann").with_limit(limit);
             let permit = store.acquire(claim).await.expect("there is room");
-            let ended = Instant::now();
+            let done = Instant::now();
             drop(permit);
             drop(store);
-            ended
+            done
         }
     };
-    print!("{}", ended.elapsed().as_micros());
+    print!("{}", done.elapsed().as_micros());
 }
 
 /// Counts the runs that leave a permit behind.
@@ -80,7 +80,7 @@ pub(crate) fn table() -> Table {
     for job in JOBS {
         let redis = RedisServer::start();
         let mut took = Vec::new();
-        let mut left = 0;
+        let mut left_behind = 0;
         for _ in 0..runs {
             let out = Command::new(env::current_exe().expect("a benchmark is a program"))
                 .env(JOB, format!("{} {job}", redis.url()))
@@ -93,13 +93,13 @@ pub(crate) fn table() -> Table {
             );
             let text = String::from_utf8(out.stdout).expect("it is a number");
             took.push(text.parse::<f64>().expect("it is a number"));
-            left += usize::from(is_held(&redis));
+            left_behind += usize::from(is_held(&redis));
             flush(&redis);
         }
         took.sort_by(f64::total_cmp);
         table.row([
             job.to_owned(),
-            left.to_string(),
+            left_behind.to_string(),
             runs.to_string(),
             figure(took[took.len() / 2]),
             figure(took[took.len() - 1]),

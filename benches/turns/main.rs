@@ -1,6 +1,6 @@
 //! A client that keeps to its limit and alternates between two processes over one Redis: how many of its requests are
-//! refused, and the cost of full and other keys. Also a process that ends right after a permit: whether it leaves the
-//! permit behind.
+//! refused, and the cost of a pair on a key that is full or has room. Also a process that ends right after a permit:
+//! whether it leaves the permit behind.
 //!
 //! `cargo bench -p tower-semaphore-benches --bench turns` takes about a minute, with `-- --quick` half of it.
 

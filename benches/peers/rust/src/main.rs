@@ -92,6 +92,7 @@ async fn main() -> Result<(), BoxError> {
             println!("held {}", process::id());
             sleep(Duration::MAX).await;
         }
+        // `wait`.
         _ => {
             let start = Instant::now();
             let _held = store.take(key, 1).await?;
@@ -187,10 +188,10 @@ async fn contender(store: Store, key: String, at: u32, start: Instant) -> Result
 
 /// The number of pairs in which the later contender was granted before the earlier one.
 fn inversions(seen: &[Seen]) -> usize {
-    let overtakers = |(at, granted, _): &Seen| {
-        let others = seen.iter();
-        let others = others.filter(|other| other.0 > *at && other.1 < *granted);
-        others.count()
+    let overtakers = |(earlier, granted, _): &Seen| {
+        let all = seen.iter();
+        let overtaking = all.filter(|(at, before, _)| at > earlier && before < granted);
+        overtaking.count()
     };
     seen.iter().map(overtakers).sum()
 }

@@ -7,7 +7,7 @@ use distributed_lock_redis::RedisLockProvider;
 use std::{env, error::Error, sync::Arc, time::Duration};
 use testing::bench::open_loop::{self, Rate};
 
-/// The other variants have the same number of keys and the same limit.
+/// As for the other variants, in `benches/goodput/variant.rs`.
 const KEYS: u64 = 1_000;
 const LIMIT: u32 = 1_000_000;
 

@@ -37,6 +37,7 @@ pub(crate) async fn serve(store: &str) -> Result<(), BoxError> {
         "memory" => limited(routes, MemorySemaphore::new()),
         url => limited(routes, RedisSemaphore::connect(url).await?),
     };
+    // Added after the layer, so that it needs no permit.
     let app = app.route("/most", get(async move || seen.witness.most().to_string()));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     println!("listening {}", listener.local_addr()?);
@@ -79,7 +80,9 @@ async fn open() -> Response {
 /// The app's own observations of its streams.
 #[derive(Clone, Default)]
 struct Seen {
+    /// The number of streams that have begun.
     begun: Arc<AtomicUsize>,
+    /// Counts the streams in flight.
     witness: InFlight,
 }
 

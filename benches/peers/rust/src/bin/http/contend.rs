@@ -98,9 +98,9 @@ fn order(response: &Response<Incoming>) -> Option<usize> {
 
 /// The number of pairs in which the later contender was answered before the earlier one.
 fn inversions(contenders: &[Contender]) -> usize {
-    let overtakers = |(at, one): (usize, &Contender)| {
-        let later = contenders[at + 1..].iter();
-        later.filter(|other| other.order < one.order).count()
+    let overtakers = |(at, earlier): (usize, &Contender)| {
+        let all = contenders[at + 1..].iter();
+        all.filter(|later| later.order < earlier.order).count()
     };
     contenders.iter().enumerate().map(overtakers).sum()
 }
