@@ -3,8 +3,8 @@
 //!
 //! `cargo run --example crawler` crawls a small site of three hosts that it serves itself. At the end it asks each host
 //! for the largest number of simultaneous requests, and fails if that was more than three. It also fails if a host
-//! received more than two requests during a pause that it had asked for. Up to two may have been in flight when the
-//! pause began.
+//! received more than two requests during a pause that it had asked for. Two are no fault: while the answer that asks
+//! for the pause is on its way, two other requests may be too.
 //!
 //! Two crawlers that share the limit need Redis, and a site that outlives them:
 //!
@@ -70,7 +70,7 @@ async fn report(web: &Web) -> Result<ExitCode, BoxError> {
         let seen = web.most_seen(&host).await?;
         let early = web.most_early(&host).await?;
         println!("{host} has seen {seen} requests at a time, and {early} in a pause");
-        // Fewer than `MOST` may have been on the way when the pause began.
+        // Besides the request whose answer began the pause, `MOST - 1` may have been on their way.
         if seen > MOST || early >= MOST {
             code = ExitCode::FAILURE;
         }

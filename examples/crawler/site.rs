@@ -30,7 +30,7 @@ const PAGES: usize = 1 + 3 + 9 + 27 + 81;
 /// The delay of a page's head, and then of its body.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// A host closes for [`CLOSED_FOR`] each time it has answered this number of requests.
+/// A host closes for [`CLOSED_FOR`], and answers 429, each time it has received this number of requests while open.
 const CLOSES_AFTER: usize = 75;
 const CLOSED_FOR: Duration = Duration::from_secs(1);
 
@@ -48,9 +48,9 @@ struct Host {
 #[derive(Default)]
 struct Closing {
     until: Option<Instant>,
-    /// The number of requests that it has answered while open.
-    answered: usize,
-    /// The number of requests since it last closed, and the largest such number of all pauses.
+    /// The number of requests that it has received while open.
+    received: usize,
+    /// The number of requests during the last pause, and the largest such number of all pauses.
     early: usize,
     most_early: usize,
 }
@@ -140,8 +140,8 @@ impl Closing {
             self.most_early = self.most_early.max(self.early);
             return Some(until - now);
         }
-        self.answered += 1;
-        let closes = self.answered.is_multiple_of(CLOSES_AFTER);
+        self.received += 1;
+        let closes = self.received.is_multiple_of(CLOSES_AFTER);
         closes.then(|| {
             (self.until, self.early) = (Some(now + CLOSED_FOR), 0);
             CLOSED_FOR

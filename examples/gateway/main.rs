@@ -1,4 +1,4 @@
-//! A gateway for completions: tenants in front, upstream accounts with quotas behind.
+//! A gateway for completions. It limits its tenants, and its own use of the upstream accounts.
 //!
 //! - An API key is limited in its requests in flight and its tokens per minute.
 //! - A model is limited in its tokens per minute. API keys that wait for the same model take turns.

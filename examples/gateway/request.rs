@@ -75,7 +75,7 @@ pub(crate) async fn read(
         .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     let estimate = app.estimates.tokens_for(&completion);
     let deadline = Instant::now() + app.settings.wait;
-    // The layer would answer a gRPC request in the form of gRPC.
+    // With the content type of gRPC, the layer would answer in the form of gRPC.
     parts.headers.remove(CONTENT_TYPE);
     parts.extensions.insert(ApiRequest {
         key,

@@ -165,7 +165,7 @@ async fn market(settings: &Settings, permits: &Permits) -> Result<Arc<dyn Market
     }
 }
 
-/// The share of a paying account in the turns at the limit that all accounts share.
+/// How many turns a paying account takes, for one turn of another account, at the limit of all accounts.
 const PAYING_SHARE: u32 = 4;
 
 /// The limits of all routes under `/market`: the account's limit and the shared limit of all accounts.

@@ -19,8 +19,8 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     /// `WAIT_MS`: how long a request may wait for its permit, 0 by default.
     pub(crate) wait: Duration,
-    /// `MAX_STALL_MS`: how long a client may leave its response unread, without a bound by default, or the pings of its
-    /// WebSocket unanswered, 30000 by default.
+    /// `MAX_STALL_MS`: how long a client may leave its response unread (by default without a bound), and the pings of
+    /// its WebSocket unanswered (30000 by default).
     pub(crate) max_stall: Option<Duration>,
     /// `SHADOW`: with `1`, admits every request and logs the refusals that it would have made.
     pub(crate) shadow: bool,

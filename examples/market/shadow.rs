@@ -7,11 +7,12 @@ pub(crate) struct Logged<S>(pub(crate) S);
 
 impl<S: Semaphore> Semaphore for Logged<S> {
     fn acquire_all(&self, claims: Claims) -> Acquire {
-        let narrowest = claims.as_slice().first().cloned();
+        // The first claim is that of the account.
+        let account = claims.as_slice().first().cloned();
         let acquire = self.0.acquire_all(claims);
         Acquire::pending(async move {
             let answer = acquire.await;
-            if let Some(claim) = narrowest {
+            if let Some(claim) = account {
                 log_refusal(&claim, &answer);
             }
             answer

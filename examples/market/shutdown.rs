@@ -47,6 +47,7 @@ pub(crate) async fn ask_to_leave(
     request: Request,
     next: Next,
 ) -> Response {
+    // HTTP/2 has no `connection` header.
     let has_connections = request.version() <= Version::HTTP_11;
     let mut response = next.run(request).await;
     if has_connections && stop.is_cancelled() {
@@ -58,8 +59,8 @@ pub(crate) async fn ask_to_leave(
 
 /// A listener that closes at the signal to stop, after it has accepted every connection that was made before.
 ///
-/// When a listener is dropped, the system resets the connections that wait in it. A proxy cannot send a POST from a
-/// reset connection to another server, but it can do so when a connection is refused.
+/// When a listener is dropped, the system resets the connections that wait in it. After a reset a proxy must not repeat
+/// a POST on another server, but it may if the connection was refused.
 pub(crate) struct ClosingListener {
     address: SocketAddr,
     /// `None` once it is closed.

@@ -113,12 +113,13 @@ async fn follow(url: &str, account: &str, semaphore: Arc<dyn Semaphore>) -> Resu
     Ok(())
 }
 
-/// Prices that fall as the seller despairs.
+/// Prices that start at ten coins per letter of the item's name, and fall while a client follows them.
 struct Haggling;
 
 impl Prices for Haggling {
     fn now(&self, request: Request<Item>) -> Answer<Price> {
         Box::pin(async move {
+            // Long enough that the calls of `ask` overlap.
             sleep(Duration::from_millis(50)).await;
             asking_price(&request.into_inner()).map(Response::new)
         })

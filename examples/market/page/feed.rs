@@ -20,7 +20,7 @@ use tokio_stream::wrappers::{BroadcastStream, WatchStream};
 /// The longest silence, so that a browser notices a broken connection.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// More than the page draws.
+/// The page draws 20. The others replace listings that are sold.
 const MOST_LISTINGS: usize = 100;
 
 /// A frame of the feed, or `None` at its end.

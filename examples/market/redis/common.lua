@@ -1,7 +1,7 @@
 -- The common part of listing and buying: both scripts begin with this file.
 --
 -- KEYS  1 funds     hash: account -> coins
---       2 items     set: what the account has that lists or buys
+--       2 items     set: the items of ARGV's account
 --       3 prices    sorted set: id of a listing -> price
 --       4 listings  hash: id of a listing -> its message
 --       5 fence     hash: item -> token of the last holder of its lock that changed something

@@ -69,6 +69,7 @@ impl Subscription {
         }
     }
 
+    /// Returns `None` if the connection does not answer a ping.
     async fn probe(&mut self) -> Option<()> {
         timeout(BUDGET, self.sink.ping::<()>()).await.ok()?.ok()
     }

@@ -11,7 +11,7 @@ use redis::{
     RedisError, RedisResult, io::tcp::TcpSettings,
 };
 
-/// Finds the server.
+/// The way to find the server.
 pub(super) struct Server {
     /// Clients of the servers that the settings name.
     clients: Vec<Client>,
@@ -74,7 +74,7 @@ async fn cluster_node(client: &Client) -> RedisResult<Client> {
     }
 }
 
-/// The primary, for which the Sentinel's own password is not used.
+/// The primary that a Sentinel names. The Sentinel's own password is not sent to it.
 async fn primary(client: &Client, name: &str) -> RedisResult<Client> {
     let mut connection = client.get_multiplexed_async_connection().await?;
     let mut ask = redis::cmd("SENTINEL");

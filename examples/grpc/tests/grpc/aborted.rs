@@ -20,6 +20,7 @@ use tower_semaphore::{
     Key, MemorySemaphore, OnLost, Operate, Policy, RedisSemaphore, RequestBody, Semaphore,
 };
 
+/// The longest hold, or the longest stall. Long enough for a handler to start.
 const BRIEF: Duration = Duration::from_millis(500);
 
 fn assert_lost(status: &Status) {
@@ -30,7 +31,8 @@ fn assert_lost(status: &Status) {
     }
 }
 
-/// A call whose handler never answers ends when it loses its permit, and the call behind it is answered.
+/// A call whose handler never answers ends when it loses its permit, and the call behind it is answered. The permit is
+/// revoked, or else its longest hold ends.
 async fn assert_aborted(store: impl Semaphore + Operate + Clone, is_revoked: bool) {
     let (prices, layer) = (Scripted::default(), limit(1, store.clone()));
     let layer = layer.with_on_lost(OnLost::Abort).with_wait(BOUND);
@@ -40,7 +42,7 @@ async fn assert_aborted(store: impl Semaphore + Operate + Clone, is_revoked: boo
     };
     let url = serve(layer, prices.clone()).await;
     let mut client = PricesClient::new(channel(&url).await);
-    let mut other = client.clone();
+    let mut next_client = client.clone();
     let never = tokio::spawn(async move { client.now(ask("ann", "never")).await });
     eventually("it is handled", BOUND, async || prices.running() == 1).await;
     if is_revoked {
@@ -56,12 +58,12 @@ async fn assert_aborted(store: impl Semaphore + Operate + Clone, is_revoked: boo
             .expect_err("it has no answer"),
     );
     assert_eq!(prices.running(), 0, "the handler goes on");
-    let next = soon(other.now(ask("ann", "carrot"))).await;
+    let next = soon(next_client.now(ask("ann", "carrot"))).await;
     assert_eq!(next.expect("it is admitted").coins, 7);
 }
 
 #[tokio::test]
-async fn a_call_is_unavailable_and_its_handler_is_dropped() {
+async fn a_call_that_lost_its_permit_is_unavailable_and_its_handler_is_dropped() {
     for is_revoked in [false, true] {
         let store = MemorySemaphore::builder().holders(true).build();
         assert_aborted(store, is_revoked).await;
@@ -69,7 +71,7 @@ async fn a_call_is_unavailable_and_its_handler_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_call_under_a_limit_in_redis_is_unavailable_and_its_handler_is_dropped() {
+async fn a_call_that_lost_its_permit_in_redis_is_unavailable_and_its_handler_is_dropped() {
     let server = RedisServer::start();
     let store = RedisSemaphore::connect(server.url()).await;
     let store = store.expect("it connects");

@@ -15,7 +15,7 @@ use tower_semaphore::{
 
 const KEY: &str = "prices";
 
-/// A client that may have `max_calls` calls in flight, and a server without a limit.
+/// A client that may have `max_calls` calls in flight, and a server whose own limit is never reached.
 async fn client(
     semaphore: impl Semaphore,
     max_calls: u32,
@@ -46,8 +46,8 @@ async fn a_call_is_not_sent_while_a_stream_has_the_channel_s_permit() {
     let stream = client.follow(ask("ann", "endless")).await;
     let stream = stream.expect("admitted");
     assert_eq!(prices.most(), 1);
-    let mut other = client.clone();
-    let mut waiting = Box::pin(other.now(ask("ann", "carrot")));
+    let mut waiter = client.clone();
+    let mut waiting = Box::pin(waiter.now(ask("ann", "carrot")));
     let early = timeout(Duration::from_millis(300), &mut waiting).await;
     assert!(early.is_err());
     assert_eq!(prices.most(), 1);
@@ -66,6 +66,7 @@ async fn a_stream_frees_the_channel_s_permit_with_its_trailers() {
     while soon(stream.message()).await.expect("no error").is_some() {}
     let freed = async || ledger.page(KEY).returned == 1;
     eventually("the permit is free", BOUND, freed).await;
+    // Dropped only here, so it was the trailers that freed the permit.
     drop(stream);
 }
 
@@ -100,11 +101,11 @@ async fn a_channel_may_have_a_limit_for_each_account_too() {
 }
 
 #[tokio::test]
-async fn a_channel_whose_limit_fails_calls_has_the_refusal_in_the_chain_of_the_status() {
+async fn the_status_of_a_call_that_a_limit_layer_refuses_has_the_refusal_among_its_sources() {
     let ledger = Ledger::default();
     let url = serve(limit(1_000, MemorySemaphore::new()), Scripted::default()).await;
-    let all = |_: &http::Request<Body>| KEY;
-    let limit = LimitLayer::new(1, all, ledger.clone()).with_http_bodies();
+    let one_key = |_: &http::Request<Body>| KEY;
+    let limit = LimitLayer::new(1, one_key, ledger.clone()).with_http_bodies();
     let mut client = PricesClient::new(limit.layer(channel(&url).await));
     let stream = client.follow(ask("ann", "carrot")).await;
     let mut stream = stream.expect("admitted");

@@ -17,11 +17,12 @@ async fn server() -> (Ledger, Client) {
     (ledger, client)
 }
 
+/// The number of permits that ann holds, after at least one was granted.
 fn held(ledger: &Ledger) -> u32 {
     let Page {
         granted, returned, ..
     } = ledger.page("ann");
-    assert!(granted > 0);
+    assert!(granted > 0, "no call was admitted");
     granted - returned
 }
 
@@ -53,6 +54,7 @@ async fn a_stream_holds_its_permit_to_its_trailers() {
     while soon(short.message()).await.expect("no error").is_some() {}
     let one_left = async || held(&ledger) == 1;
     eventually("the short one is free", BOUND, one_left).await;
+    // Dropped only here, so it was the trailers that freed the permit of the short one.
     drop((short, endless));
     assert_freed(&ledger).await;
 }
@@ -122,7 +124,7 @@ async fn a_panic_in_a_stream_frees_its_permit() {
 }
 
 #[tokio::test]
-async fn a_stream_that_lost_its_permit_ends_with_that_status() {
+async fn a_stream_that_lost_its_permit_ends_as_unavailable() {
     let store = Fickle::default();
     let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
     let mut client = client(layer).await;
@@ -142,7 +144,7 @@ async fn a_stream_that_lost_its_permit_ends_with_that_status() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_permit_is_revoked_ends_with_that_status_and_the_next_is_admitted() {
+async fn a_stream_whose_permit_is_revoked_ends_as_unavailable_and_the_next_call_is_admitted() {
     let store = MemorySemaphore::builder().holders(true).build();
     let layer = limit(1, store.clone()).with_on_lost(OnLost::Abort);
     let mut client = client(layer).await;

@@ -104,7 +104,7 @@ pub(crate) fn limit(limit: u32, semaphore: impl Semaphore) -> ConcurrencyLimitLa
     ConcurrencyLimitLayer::new(limit, key::header(ACCOUNT), semaphore)
 }
 
-/// Starts a server under this layer, which ends with the test. Returns its address.
+/// Starts a server under this layer. It ends with the test. Returns its address.
 pub(crate) async fn serve<K: KeyExtractor + Send + Sync + 'static>(
     layer: ConcurrencyLimitLayer<K>,
     prices: Scripted,
@@ -142,7 +142,7 @@ pub(crate) fn ask(account: &str, name: &str) -> Request<Item> {
 }
 
 /// Waits until a call of `account` is admitted.
-pub(crate) async fn admitted(client: &mut Client, account: &str) {
+pub(crate) async fn wait_until_admitted(client: &mut Client, account: &str) {
     eventually("a call is admitted", BOUND, async || {
         client.now(ask(account, "carrot")).await.is_ok()
     })

@@ -1,6 +1,6 @@
 //! The example, run as separate processes.
 
-use crate::fixture::{Client, admitted, ask, channel, soon};
+use crate::fixture::{Client, ask, channel, soon, wait_until_admitted};
 use grpc::{client::PricesClient, messages::Price};
 use std::process::Stdio;
 use testing::{example, redis::RedisServer};
@@ -37,6 +37,7 @@ async fn followed(client: &mut Client) -> Streaming<Price> {
     let stream = client.follow(ask("ann", "carrot")).await;
     let mut stream = stream.expect("admitted");
     let price = stream.message().await.expect("no error");
+    // Ten coins per letter of `carrot`.
     assert_eq!(price.expect("a price").coins, 60);
     stream
 }
@@ -62,7 +63,7 @@ async fn a_client_that_is_killed_frees_its_permit() {
     let mut client = client(&url).await;
     assert_refused(&mut client).await;
     soon(follower.kill()).await.expect("it runs");
-    admitted(&mut client, "ann").await;
+    wait_until_admitted(&mut client, "ann").await;
 }
 
 #[tokio::test]
@@ -77,7 +78,7 @@ async fn two_servers_on_one_redis_share_an_account_s_permits() {
     assert_refused(&mut here).await;
     assert_refused(&mut there).await;
     drop(held_there);
-    admitted(&mut here, "ann").await;
+    wait_until_admitted(&mut here, "ann").await;
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Refused calls as clients see them.
 
-use crate::fixture::{Client, admitted, ask, client, limit, soon};
+use crate::fixture::{Client, ask, client, limit, soon, wait_until_admitted};
 use grpc::messages::Price;
 use std::time::Duration;
 use testing::{stubs::Broken, wait::eventually};
@@ -113,9 +113,11 @@ async fn a_call_whose_deadline_ends_while_it_waits_leaves_the_queue() {
     let layer = limit(1, memory.clone()).with_max_waiting(1);
     let mut client = client(layer.with_wait(Duration::from_secs(60))).await;
     let held = streams(&mut client, 1).await;
-    // The deadline is set for the server only. tonic's client would otherwise set its own as well.
+    // Only one call may wait, so the second and the third show that the one before has left the queue. The deadline is
+    // set for the server only: tonic's `set_timeout` would also end the call in the client.
     for _ in 0..3 {
         let mut hurried = ask("ann", "carrot");
+        // 100 milliseconds.
         let deadline = "100m".parse().expect("text");
         hurried.metadata_mut().insert("grpc-timeout", deadline);
         let status = soon(client.now(hurried)).await.expect_err("too late");
@@ -124,10 +126,10 @@ async fn a_call_whose_deadline_ends_while_it_waits_leaves_the_queue() {
     }
     drop(held);
     eventually(
-        "nobody holds or waits",
+        "no call holds a permit or waits",
         Duration::from_secs(20),
         async || memory.busy_keys() == 0,
     )
     .await;
-    admitted(&mut client, "ann").await;
+    wait_until_admitted(&mut client, "ann").await;
 }

@@ -26,6 +26,7 @@ fn endless() -> Request<impl Stream<Item = Item> + Send + 'static> {
 async fn upload(channel: &Channel, is_two_way: bool) -> Status {
     let mut grpc = Grpc::new(channel.clone());
     grpc.ready().await.expect("a connection");
+    // The service has no such method, but the limit refuses the call first.
     let path = PathAndQuery::from_static("/market.Prices/Upload");
     let codec = ProstCodec::<Item, Price>::default();
     let answer = async {

@@ -57,7 +57,7 @@ function setState(state) {
 
 /** An account's name that fits into a URL. */
 function nameFrom(text) {
-  // A URL treats these as steps in a path, even when they are escaped.
+  // A URL treats `.` and `..` as steps in a path, even when they are escaped, and cannot encode half a character.
   const fits = text !== "" && text !== "." && text !== ".." && text.isWellFormed?.() !== false;
   byId("account").setCustomValidity(fits ? "" : "This cannot be part of a URL");
   return fits ? text : null;
@@ -71,7 +71,7 @@ function submitAccount(event) {
   watch(account);
 }
 
-/** The account in the page's own URL, so that a link leads to it. */
+/** The account in the page's own URL, so that a link leads to it. A `+` stands for itself, as it does in the market. */
 const fromUrl = () => nameFrom(new URLSearchParams(location.search.replaceAll("+", "%2B")).get("account") ?? "") ?? "ann";
 
 const THEMES = ["auto", "light", "dark"];

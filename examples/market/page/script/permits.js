@@ -38,6 +38,7 @@ function tickPause() {
   const left = pause === null ? 0 : instant(pause.until) - storeNow();
   byId("pause").hidden = left <= 0;
   const note = pause?.note ? `: ${pause.note}` : "";
+  // Rounded up to a second.
   setText(byId("pause"), left > 0 ? `paused for ${lasting(left + 999)}${note}` : "");
 }
 

@@ -23,10 +23,12 @@ async function run(stream) {
   drawStreams();
   const reader = response.body.getReader();
   for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    // A row ends with a newline.
     stream.rows += part.value.filter((byte) => byte === 10).length;
     drawStreams();
   }
   finish(stream, "ended");
+  // An ended stream stays visible for 4 s.
   setTimeout(() => forget(stream), 4000);
 }
 
@@ -128,8 +130,8 @@ const MOST_REFUSALS = 6;
 const REFUSALS_MS = 1000;
 
 /**
- * The refusals that are not drawn yet: the newest ones, and their number. `total` counts those that were drawn, at the
- * latest at the time `drawn`.
+ * The refusals that are not drawn yet: the newest ones, and their number. `total` counts those that were drawn, and
+ * `drawn` is the time of the last drawing.
  */
 const noRefusals = () => ({ newest: [], count: 0, total: 0, drawn: 0, timer: null });
 let refusals = noRefusals();
