@@ -90,42 +90,24 @@ impl Tally {
     ) -> Result<Self, Failure> {
         let (mut tally, mut pages) = (Self::default(), Pages::new(store, policy));
         while let Some(counts) = pages.next().await? {
-            for counts in counts {
+            for counts in &counts {
                 tally.add(counts, rows);
             }
-            tally.shorten(rows);
             progress(tally.keys);
         }
         tally.look_up(store, policy).await;
         Ok(tally)
     }
 
-    fn add(&mut self, counts: KeyCounts, rows: usize) {
+    fn add(&mut self, counts: &KeyCounts, rows: usize) {
         self.keys += 1;
         self.units += u64::from(counts.units);
         self.waiting += u64::from(counts.waiting);
         self.paused += u64::from(counts.pause.is_some());
-        let is_above = |list: &[Row], count: fn(&KeyCounts) -> u32| {
-            let last = list.get(rows.saturating_sub(1));
-            last.is_none_or(|(last, _)| count(&counts) >= count(last))
-        };
-        if is_above(&self.fullest, |counts| counts.units) {
-            self.fullest.push((counts.clone(), None));
+        insert(&mut self.fullest, counts, rows, |counts| counts.units);
+        if counts.waiting > 0 {
+            insert(&mut self.longest, counts, rows, |counts| counts.waiting);
         }
-        if counts.waiting > 0 && is_above(&self.longest, |counts| counts.waiting) {
-            self.longest.push((counts, None));
-        }
-    }
-
-    /// Keeps the first rows of each list. Rows with the same number are in the order of their keys.
-    fn shorten(&mut self, rows: usize) {
-        let order = |counts: &KeyCounts, count| (Reverse(count), key(&counts.key));
-        self.fullest
-            .sort_by_cached_key(|(counts, _)| order(counts, counts.units));
-        self.longest
-            .sort_by_cached_key(|(counts, _)| order(counts, counts.waiting));
-        self.fullest.truncate(rows);
-        self.longest.truncate(rows);
     }
 
     async fn look_up(&mut self, store: &RedisSemaphore, policy: &Policy) {
@@ -159,6 +141,18 @@ impl Tally {
             }
         }
         text
+    }
+}
+
+/// Inserts a key into a list of up to `rows` keys, those with the highest number first. Keys with the same number are in the
+/// order of their texts.
+fn insert(list: &mut Vec<Row>, counts: &KeyCounts, rows: usize, number: fn(&KeyCounts) -> u32) {
+    let order = |counts: &KeyCounts| (Reverse(number(counts)), key(&counts.key));
+    let own = order(counts);
+    let at = list.partition_point(|(other, _)| order(other) < own);
+    if at < rows {
+        list.insert(at, (counts.clone(), None));
+        list.truncate(rows);
     }
 }
 

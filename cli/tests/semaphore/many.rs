@@ -1,7 +1,7 @@
 //! Tests with very many keys, and with a key that has very many permits.
 
 use crate::{
-    fleet::Fleet,
+    fleet::{Claim, Fleet, MARKET},
     program::{on, run_line},
 };
 use serde_json::Value;
@@ -75,4 +75,31 @@ async fn the_top_of_a_hundred_thousand_keys_counts_all_of_them() {
         (&(MANY + 2).into(), &(MANY + 4).into())
     );
     assert_eq!(top["fullest"][0]["key"], "ann");
+}
+
+/// The scan of Redis finds the keys in no order.
+#[tokio::test]
+async fn the_top_of_a_few_keys_is_the_fullest_of_them() {
+    const KEYS: i64 = 60;
+    let mut fleet = Fleet::empty().await;
+    for weight in 1..=KEYS {
+        let claim = Claim {
+            process: MARKET,
+            permit: weight,
+            weight,
+            share_flow_label: "..",
+        };
+        fleet.holds(&format!("k{weight}"), claim).await;
+    }
+    let top = run_line(&fleet.server, "--json top");
+    let top: Value = serde_json::from_str(&top.out).expect("JSON");
+    let fullest = top["fullest"].as_array().expect("a list").iter();
+    let units: Vec<_> = fullest.map(|row| row["units"].clone()).collect();
+    let highest: Vec<Value> = (1..=KEYS)
+        .rev()
+        .take(units.len())
+        .map(Value::from)
+        .collect();
+    assert!(units.len() >= 5);
+    assert_eq!(units, highest);
 }
