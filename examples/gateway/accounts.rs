@@ -1,7 +1,6 @@
 //! The accounts at upstreams.
 
 use crate::{
-    limits::MINUTE,
     request::{ApiRequest, Completion},
     settings::Settings,
     store::Store,
@@ -49,6 +48,7 @@ pub(crate) struct Accounts {
     /// The number of calls of `acquire`. Consecutive calls begin with consecutive accounts.
     calls: AtomicUsize,
     limit: u32,
+    minute: Duration,
     longest_pause: Duration,
 }
 
@@ -90,6 +90,7 @@ impl Accounts {
             accounts: settings.upstreams.iter().map(account).collect(),
             calls: AtomicUsize::new(0),
             limit: settings.upstream_limit,
+            minute: settings.minute,
             longest_pause: settings.cooldown,
         }
     }
@@ -159,7 +160,7 @@ impl Accounts {
                 .with_wait_until(deadline)
         };
         let estimate = request.estimate.min(QUOTA);
-        let tokens = claim(UPSTREAM_TOKENS, QUOTA).with_window(MINUTE);
+        let tokens = claim(UPSTREAM_TOKENS, QUOTA).with_window(self.minute);
         [claim(UPSTREAM, self.limit), tokens.with_estimate(estimate)].into()
     }
 

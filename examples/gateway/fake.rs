@@ -1,8 +1,6 @@
 //! The built-in upstream. It answers with words, and its accounts have quotas.
 
-use crate::{
-    App, accounts::QUOTA, error::ApiError, limits::MINUTE, request::Completion, settings::Settings,
-};
+use crate::{App, accounts::QUOTA, error::ApiError, request::Completion, settings::Settings};
 use axum::{
     Json, Router,
     extract::{Query, State},
@@ -24,6 +22,7 @@ const QUOTA_TOKENS: Policy = Policy::from_static("quota");
 struct FakeAccount {
     name: String,
     quotas: MemorySemaphore,
+    minute: Duration,
     word_time: Duration,
 }
 
@@ -35,6 +34,7 @@ pub(crate) fn routes(settings: &Settings) -> Router<App> {
         let account = FakeAccount {
             name: name.clone(),
             quotas: quotas.clone(),
+            minute: settings.minute,
             word_time: settings.word_time,
         };
         let routes = Router::new()
@@ -53,7 +53,7 @@ async fn complete(
     let quota = Claim::new(account.name)
         .with_policy(QUOTA_TOKENS)
         .with_limit(QUOTA)
-        .with_window(MINUTE)
+        .with_window(account.minute)
         .with_estimate(completion.max_tokens.get().min(QUOTA));
     let permit = account.quotas.acquire(quota).await;
     let permit = permit.map_err(|error| Rejection::of(&error, &parts))?;

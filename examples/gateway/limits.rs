@@ -17,9 +17,6 @@ pub(crate) const TOKENS: Policy = Policy::from_static("tokens");
 /// Tokens per minute of a model.
 pub(crate) const MODEL_TOKENS: Policy = Policy::from_static("model-tokens");
 
-/// The window of the budgets.
-pub(crate) const MINUTE: Duration = Duration::from_secs(60);
-
 /// One layer for all limits of a tenant. Permits come before budgets, and the narrow limit before the wide one. So
 /// requests beyond `KEY_LIMIT` wait in the key's own queue. At most `KEY_LIMIT` requests of a key wait for models,
 /// where keys take turns.
@@ -35,7 +32,7 @@ pub(crate) fn layer(app: &App) -> ConcurrencyLimitLayer<impl KeyExtractor + Clon
             Claim::new(key)
                 .with_policy(policy)
                 .with_limit(limit)
-                .with_window(MINUTE)
+                .with_window(settings.minute)
                 .with_estimate(request.estimate)
         };
         let claims = [
@@ -70,7 +67,7 @@ pub(crate) async fn show(
     let (key, settings) = (key.into(), &app.settings);
     let limits = [
         (REQUESTS, settings.key_limit, None),
-        (TOKENS, settings.key_tpm, Some(MINUTE)),
+        (TOKENS, settings.key_tpm, Some(settings.minute)),
     ];
     let mut all = Vec::new();
     for (policy, limit, window) in limits {

@@ -18,6 +18,9 @@ pub(crate) struct Settings {
     pub(crate) key_tpm: u32,
     /// `MODEL_TPM`: the tokens per minute of a model, 60000 by default. API keys share them fairly.
     pub(crate) model_tpm: u32,
+    /// `MINUTE_MS`: the length of the minute of all budgets, 60000 by default. With a shorter one a demonstration shows in seconds
+    /// what happens in minutes.
+    pub(crate) minute: Duration,
     /// `UPSTREAMS`: the accounts, as `NAME,NAME=http://HOST/PATH`, `fake-1,fake-2` by default. The fake upstream serves
     /// an account without a URL. A URL without path and query has the path `/v1/completions`.
     pub(crate) upstreams: BTreeMap<String, Option<Uri>>,
@@ -54,6 +57,7 @@ impl Settings {
             key_limit: read_number("KEY_LIMIT", 5, 1..=u32::MAX)?,
             key_tpm: read_number("KEY_TPM", 10_000, 1..=u32::MAX)?,
             model_tpm: read_number("MODEL_TPM", 60_000, 1..=u32::MAX)?,
+            minute: Duration::from_millis(read_number("MINUTE_MS", 60_000, 1..=DAY_MS)?),
             upstreams: read_upstreams()?,
             upstream_limit: read_number("UPSTREAM_LIMIT", 8, 1..=u32::MAX)?,
             word_time: Duration::from_millis(read_number("WORD_MS", 20, 0..=DAY_MS)?),

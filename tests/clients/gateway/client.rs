@@ -178,6 +178,15 @@ impl Answer {
         .await;
     }
 
+    /// Reads the next part of the stream. Returns its number of words, or `None` at the end.
+    pub(crate) async fn next_words(&mut self) -> Option<i64> {
+        let frame = soon("more of the stream", self.0.body_mut().frame()).await?;
+        let data = frame.expect("it does not break off").into_data();
+        let data = data.expect("data");
+        let text = std::str::from_utf8(&data).expect("text");
+        Some(text.matches(r#""text""#).count() as i64)
+    }
+
     /// The error object of a response.
     pub(crate) async fn error(self) -> Value {
         assert_eq!(self.header("content-type"), "application/json");

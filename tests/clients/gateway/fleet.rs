@@ -188,6 +188,70 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
     assert_eq!(tokens.len(), 2);
 }
 
+/// A stream reserves its words at once and takes ten windows to send them. Time returns used tokens within a window, and must
+/// not return reserved ones.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes a minute"]
+async fn streams_of_ten_windows_keep_their_reservations_and_use_at_most_the_limit_in_any_interval()
+{
+    const LIMIT: i64 = 300;
+    const WORDS: i64 = 100;
+    const STREAMS: i64 = 16;
+    /// Clients may read words this late, about half a second of them.
+    const UNREAD: i64 = 30;
+    let server = RedisServer::start();
+    let redis = server.url();
+    let extra = [
+        ("REDIS_URL", &*redis),
+        ("MINUTE_MS", "1000"),
+        ("WORD_MS", "100"),
+        ("ESTIMATE", "max"),
+        ("WAIT_MS", "600000"),
+        ("UPSTREAM_LIMIT", "1000"),
+        ("MODEL_TPM", "300"),
+    ];
+    let settings = [&AMPLE_BUDGETS[..1], &extra].concat();
+    let [one, other] = pair(&settings).await;
+    let [third, fourth] = pair(&settings).await;
+    // How the number of words that are granted and not read changes.
+    let (changes, mut changed) = mpsc::unbounded_channel();
+    let mut clients = JoinSet::new();
+    for gateway in [one, other, third, fourth].map(Arc::new) {
+        for key in ["ann", "bob"] {
+            let (gateway, changes) = (gateway.clone(), changes.clone());
+            clients.spawn(async move {
+                loop {
+                    let mut answer = gateway.stream(key, WORDS as u32).await;
+                    changes.send(WORDS).expect("the test goes on");
+                    while let Some(words) = answer.next_words().await {
+                        changes.send(-words).expect("the test goes on");
+                    }
+                }
+            });
+        }
+    }
+    let (mut unread, mut words, mut reads) = (0, 0, Vec::new());
+    while words < STREAMS * WORDS {
+        let change = soon("a word or a grant", changed.recv()).await;
+        let change = change.expect("clients go on");
+        unread += change;
+        assert!(unread <= LIMIT + UNREAD, "{unread} are reserved");
+        if change < 0 {
+            words -= change;
+            reads.push((Instant::now(), -change));
+        }
+    }
+    for (first, (begin, _)) in reads.iter().enumerate() {
+        let mut used = 0;
+        for (end, words) in &reads[first..] {
+            used += words;
+            let windows = (*end - *begin).as_secs_f64();
+            assert!(used as f64 <= LIMIT as f64 * (1.0 + windows), "{used}");
+        }
+    }
+    clients.shutdown().await;
+}
+
 #[tokio::test]
 async fn an_account_that_answers_429_is_paused_for_all_gateways_and_the_other_account_serves() {
     let server = RedisServer::start();
