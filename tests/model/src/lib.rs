@@ -39,6 +39,7 @@
 //!     \-> inspect -> server
 //! ```
 
+pub mod budget;
 pub mod call;
 pub mod check;
 pub mod client;

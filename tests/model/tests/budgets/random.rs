@@ -3,9 +3,9 @@
 //!
 //! Promises: P26.
 
-use std::collections::BTreeMap;
 use testing::rng::Rng;
 use tower_semaphore_model::{
+    budget::{Oracle, Reserved, stored},
     lua::Runner,
     scripts::{Scripts, Verb},
     stand_in::{Entry, Reply, StandIn, Value},
@@ -19,102 +19,6 @@ const DAY: i64 = 24 * 60 * 60 * 1_000;
 const LONGEST: i64 = 31 * DAY;
 const LIMITS: [i64; 9] = [1, 2, 3, 10, 100, 65_535, 65_536, 1_000_003, u32::MAX as i64];
 const WINDOWS: [i64; 8] = [1, 2, 7, 100, 1_000, 60_000, 3_600_000, LONGEST];
-
-/// A reservation as the oracle knows it.
-#[derive(Debug, Clone)]
-struct Reserved {
-    weight: i64,
-    /// The settled units; `None` if its claim is not granted yet.
-    settled: Option<i64>,
-    ends: i64,
-    /// True if it was released while an acquire might still run.
-    is_done: bool,
-}
-
-impl Reserved {
-    fn left(&self) -> i64 {
-        match self.is_done {
-            true => 0,
-            false => (self.weight - self.settled.unwrap_or(0)).max(0),
-        }
-    }
-}
-
-/// The oracle. It counts spent units in parts, so that it needs no fractions. A unit has one part for each millisecond
-/// of the window, and each millisecond returns one part for each unit of the limit.
-#[derive(Debug)]
-struct Oracle {
-    window: i128,
-    /// The spent parts at the time `at`.
-    parts: i128,
-    at: i64,
-    limit: i64,
-    reserved: BTreeMap<String, Reserved>,
-    /// True once the clock was set back. The server may then count more spent units for a while, but never fewer.
-    was_set_back: bool,
-}
-
-impl Oracle {
-    fn pass(&mut self, time: i64) {
-        let passed = i128::from((time - self.at).max(0));
-        self.parts = (self.parts - passed * i128::from(self.limit)).max(0);
-        self.at = self.at.max(time);
-    }
-
-    fn spend(&mut self, units: i64) {
-        self.parts += i128::from(units) * self.window;
-    }
-
-    /// Ends the reservations that have ended, in the order of their ends, and lets the time pass.
-    fn move_to(&mut self, now: i64) {
-        let mut ended: Vec<_> = self
-            .reserved
-            .iter()
-            .filter(|(_, reserved)| reserved.ends <= now)
-            .collect();
-        ended.sort_by_key(|(id, reserved)| (reserved.ends, *id));
-        let ended: Vec<_> = ended
-            .into_iter()
-            .map(|(id, reserved)| (id.clone(), reserved.clone()))
-            .collect();
-        for (id, reserved) in ended {
-            self.reserved.remove(&id);
-            if reserved.settled.is_some() {
-                self.pass(reserved.ends);
-                self.spend(reserved.left());
-            }
-        }
-        self.pass(now);
-        self.at = now;
-    }
-
-    fn all_reserved(&self) -> i64 {
-        self.reserved.values().map(Reserved::left).sum()
-    }
-
-    /// The spent units after some more milliseconds, rounded up.
-    fn spent_in(&self, ms: i64) -> i64 {
-        let parts = self.parts - i128::from(ms) * i128::from(self.limit);
-        (parts.max(0) + self.window - 1).div_euclid(self.window) as i64
-    }
-
-    fn fits_in(&self, ms: i64, weight: i64, limit: i64) -> bool {
-        self.spent_in(ms) + self.all_reserved() + weight <= limit
-    }
-
-    /// Settles a total. Only its growth counts.
-    fn settle(&mut self, id: &str, total: i64) {
-        let Some(own) = self.reserved.get_mut(id) else {
-            return;
-        };
-        let before = match own.is_done {
-            true => own.settled.unwrap_or(0).max(own.weight),
-            false => own.settled.unwrap_or(0),
-        };
-        own.settled = Some(total.max(before));
-        self.spend((total - before).max(0));
-    }
-}
 
 struct World {
     rng: Rng,
@@ -163,14 +67,7 @@ impl World {
             keys: keys.collect(),
             window,
             limit,
-            oracle: Oracle {
-                window: window.into(),
-                parts: 0,
-                at: now,
-                limit: 0,
-                reserved: BTreeMap::new(),
-                was_set_back: false,
-            },
+            oracle: Oracle::new(window, now),
             ids: Vec::new(),
         }
     }
@@ -328,36 +225,12 @@ impl World {
 
     /// The server's state equals the oracle's.
     fn check(&mut self) {
-        let entry = self.server.key(&self.keys[3]).filter(|entry| {
-            let end = entry.expires_at.expect("every key expires");
-            self.now() < end
-        });
-        let state = match entry.map(|entry| &entry.value) {
-            Some(Value::Hash(fields)) => fields.get(&self.window.to_string()).cloned(),
-            None => None,
-            other => panic!("{other:?}"),
-        };
-        let state = state.unwrap_or_else(|| format!("0 {} 0 0 0", self.now()));
-        let numbers: Vec<i64> = state
-            .split(' ')
-            .map(|number| number.parse().expect("an integer"))
-            .collect();
-        let [spent, at, reserved, limit, credit] = numbers[..] else {
-            panic!("{state}")
-        };
-        let parts = i128::from(spent) * self.oracle.window - i128::from(credit);
-        let passed = i128::from((self.now() - at).max(0));
-        let parts = (parts - passed * i128::from(limit)).max(0);
-        assert_eq!(
-            reserved,
-            self.oracle.all_reserved(),
-            "{state} {:?}",
-            self.oracle
-        );
+        let (parts, reserved) = stored(&self.server, &self.keys[3], self.window);
+        assert_eq!(reserved, self.oracle.all_reserved(), "{:?}", self.oracle);
         let is_more = self.oracle.was_set_back && parts > self.oracle.parts;
         assert!(
             parts == self.oracle.parts || is_more,
-            "{state} {:?}",
+            "{parts} {:?}",
             self.oracle
         );
         self.oracle.parts = parts;

@@ -1,0 +1,4 @@
+//! Budgets: the arithmetic of their scripts, and every state that a few clients can reach.
+
+mod random;
+mod walks;
