@@ -95,7 +95,7 @@ night() {
     step "storm, one minute" env STORM_SECONDS=60 cargo test --all-features --test attacks storm::
     step "interleavings" cargo test --release -p tower-semaphore-interleavings
     step "simulation, 175,000 schedules" schedules
-    step "model, every state" env DEEP=1 cargo test --all-features -p tower-semaphore-model --test walks
+    step "model, every state" env DEEP=1 cargo test --all-features -p tower-semaphore-model --test walks --test budgets
     step "the guide's other crates" cargo test -p tower-semaphore-guide --doc
     step "tests, no features" cargo test --no-default-features -p tower-semaphore
     # With all features rustls does the work, and no TLS URL is refused.

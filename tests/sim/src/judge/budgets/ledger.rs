@@ -7,7 +7,7 @@ use crate::{
     server::{BudgetView, View},
     wire::Parts,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A reservation.
 #[derive(Debug, Clone)]
@@ -175,6 +175,11 @@ impl Ledger {
     /// True if an id has a reservation.
     pub(super) fn has(&self, id: &str) -> bool {
         self.reserved.contains_key(id)
+    }
+
+    /// True if these ids have reservations, and no other.
+    pub(super) fn has_exactly(&self, ids: &BTreeSet<&String>) -> bool {
+        self.reserved.keys().eq(ids.iter().copied())
     }
 
     /// Returns how many units of an id's reservation are settled.

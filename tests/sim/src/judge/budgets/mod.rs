@@ -48,8 +48,8 @@ struct Account {
     /// True if it has expired before its process could make it last for a whole lease. Then none of it counts as used,
     /// even if the permit was granted a moment before.
     is_freed: bool,
-    /// Units of a rate that stay spent although a later grant of the id counts again: its claim was refused after a grant
-    /// that too few replicas had confirmed, or the grant expired before its process knew it.
+    /// Units that stay spent although a later grant of the id counts again: its claim was refused after a grant that too few
+    /// replicas had confirmed, or the grant expired before its process knew it.
     wasted: i64,
 }
 
@@ -182,6 +182,10 @@ impl Budgets {
         let Some((acts, lasts)) = acts else {
             return Ok(());
         };
+        if self.has_expired_by_a_jump(server, run) {
+            self.forget(server, run);
+            return Ok(());
+        }
         let mut heads = Vec::new();
         for (key, before, _) in &run.budgets {
             let place = (server, *key);
@@ -250,7 +254,22 @@ impl Budgets {
         if is_after { after } else { before }
     }
 
-    /// The budgets of a run are in an unknown state, because the script was aborted.
+    /// True if a key is gone, or is back, because the clock of its server was set. A key expires as soon as the clock is ahead
+    /// of its end, and the stand-in brings it back if the clock is set back before a command names it.
+    fn has_expired_by_a_jump(&self, server: usize, run: &Run) -> bool {
+        run.budgets.iter().any(|(key, before, _)| {
+            let may_jump = self.stepped.contains(&server) || self.moved.contains(key);
+            let ledger = self.ledgers.get(&(server, *key)).filter(|_| may_jump);
+            ledger.is_some_and(|ledger| {
+                let held = self.view_of(run, *key, false).held.iter();
+                let held: BTreeSet<_> = held.map(|(id, _)| id).collect();
+                let is_gone = before.state.is_none() && ledger.is_used();
+                is_gone || !ledger.has_exactly(&held)
+            })
+        })
+    }
+
+    /// The budgets of a run are in an unknown state: the script was aborted, or a clock has jumped.
     fn forget(&mut self, server: usize, run: &Run) {
         for (key, ..) in &run.budgets {
             self.ledgers.remove(&(server, *key));
@@ -751,8 +770,7 @@ impl Budgets {
         } else {
             most
         };
-        let wasted = own.iter().map(|(_, account)| account.wasted).sum();
-        let wasted: i64 = if is_rate { wasted } else { 0 };
+        let wasted: i64 = own.iter().map(|(_, account)| account.wasted).sum();
         // If a clock jumps ahead of the end of a reservation, its acquire may run once more.
         let has_jumped = self.moved.contains(&level.key) || !self.stepped.is_empty();
         check(
