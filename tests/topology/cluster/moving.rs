@@ -251,7 +251,7 @@ async fn assert_claims_pass_while_stuck(
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_pass_while_the_slot_of_the_processes_has_no_keys_and_its_move_does_not_end() {
     assert_claims_pass_while_stuck(&[], async |cluster, [slot, owner, other]| {
-        cluster.begin_move(slot, owner, other).await
+        cluster.begin_move(slot, owner, other).await;
     })
     .await;
 }
@@ -277,7 +277,7 @@ async fn leave_unserved(cluster: &Cluster, slot: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_pass_while_no_node_serves_the_slot_of_the_processes_and_a_check_warns() {
     assert_claims_pass_while_stuck(&[Risk::NoLimits], async |cluster, [slot, ..]| {
-        leave_unserved(cluster, slot).await
+        leave_unserved(cluster, slot).await;
     })
     .await;
 }
