@@ -60,8 +60,9 @@ pub(super) struct World {
     queue: Vec<Waiter>,
     /// The end of the last pause.
     paused_until: i64,
-    /// How many pauses there were, and how many faults.
+    /// The number of pauses so far.
     pauses: u8,
+    /// The number of faults so far.
     faults: u8,
     /// The ends of the units of the semaphore, by client.
     units: BTreeMap<usize, i64>,
@@ -332,7 +333,7 @@ impl World {
             format!("refused {at}: {refusal:?} {:?}", self.oracle)
         })?;
         let waits = claim.waits && !is_revoked;
-        // What the claim itself gives back now still counts.
+        // Units that this answer gives back still count in it.
         let used = self.used();
         if !waits {
             self.queue.retain(|waiter| waiter.client != at);
