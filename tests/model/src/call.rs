@@ -36,7 +36,7 @@ pub struct Item {
 pub struct Call {
     /// The script.
     pub verb: Verb,
-    /// True if a release wants an answer.
+    /// True if a release asks which units were still held; otherwise the server answers only 0.
     pub with_answer: bool,
     /// The time until which an acquire may run, in ms from now.
     pub deadline: i64,

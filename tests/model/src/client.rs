@@ -13,7 +13,7 @@ pub enum Phase {
     Queued,
     /// It has a permit.
     Held,
-    /// Its lease has ended, and its holder goes on.
+    /// Its lease has ended, but its holder still works. It may acquire the permit again.
     Lost,
     /// It is being released.
     Leaving,
@@ -43,11 +43,11 @@ pub struct Request {
     pub kind: Kind,
     /// The levels at which it waits, as bits.
     pub waits: u8,
-    /// The levels whose arrival it names, as bits.
-    pub knows: u8,
+    /// The levels at which it sends the arrival of an earlier answer, as bits.
+    pub sends_arrival: u8,
     /// The time until which an acquire may run, in ms of the server's clock from now; -1 if it has passed.
     pub deadline: i64,
-    /// True if a release is answered in full.
+    /// True if a release asks which units were still held; otherwise the server answers only 0.
     pub with_answer: bool,
     /// True if the permit has released its second unit.
     pub is_light: bool,
@@ -55,15 +55,15 @@ pub struct Request {
     pub was_sent: bool,
 }
 
-/// The state of a client's permit after an operator's revocation. The client does not know it from here. After a
-/// revocation it makes no other claim, because in the model that claim would have the same id.
+/// The state of a client's permit after an operator's revocation. The client learns of it only from answers and
+/// messages. After a revocation it makes no other claim, because in the model that claim would have the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Revocation {
     /// The permit was not revoked.
     None,
     /// The permit was revoked.
     Revoked,
-    /// The first acquire ran after the revocation, and brought the permit back.
+    /// The first acquire ran after a second one, whose permit was revoked, and brought the permit back.
     Returned,
 }
 

@@ -36,8 +36,11 @@ impl Client {
     /// Resets the client, except for the data that late requests and the next claim need.
     fn reset(&mut self, phase: Phase) {
         let late = mem::take(&mut self.late);
-        let is_named = |at: u8| late.iter().any(|request| request.knows >> at & 1 == 1);
-        let kept = [0, 1].map(|at: u8| match is_named(at) {
+        let is_sent = |at: u8| {
+            late.iter()
+                .any(|request| request.sends_arrival >> at & 1 == 1)
+        };
+        let kept = [0, 1].map(|at: u8| match is_sent(at) {
             true => self.arrivals[usize::from(at)],
             false => NEVER,
         });

@@ -37,15 +37,15 @@ impl Model {
         &self.scenario.clients[usize::from(client)][usize::from(claim)]
     }
 
-    /// A client sends a request with everything that it knows about its claim. A release is answered in full if
-    /// `with_answer` is true, or if an unanswered acquire may still run.
+    /// A client sends a request with everything that it knows about its claim. A release asks which units
+    /// were still held if `with_answer` is true, or if an unanswered acquire may still run.
     pub fn send(&self, state: &mut State, client: u8, kind: Kind, with_answer: bool) {
         let levels = self.claim(state, client).iter().enumerate();
         let waiting = levels.filter(|(_, level)| level.waits.is_some());
         let waits = waiting.fold(0, |bits, (at, _)| bits | 1 << at);
         let client = &mut state.clients[usize::from(client)];
         let arrivals = client.arrivals.iter().enumerate();
-        let knows = arrivals.fold(0, |bits, (at, arrival)| {
+        let sends_arrival = arrivals.fold(0, |bits, (at, arrival)| {
             bits | u8::from(*arrival != NEVER) << at
         });
         let is_acquire = kind == Kind::Acquire;
@@ -57,7 +57,7 @@ impl Model {
         let request = Request {
             kind,
             waits: if is_new { waits & !client.over } else { 0 },
-            knows: if is_new { knows } else { 0 },
+            sends_arrival: if is_new { sends_arrival } else { 0 },
             deadline: if is_acquire { TIMEOUT } else { -1 },
             with_answer: kind == Kind::Release && (with_answer || client.unanswered != NEVER),
             is_light: client.is_light,

@@ -48,7 +48,7 @@ impl Model {
             let unit = unit(client, at, level);
             let wait = (request.waits >> at & 1 == 1).then(|| Wait {
                 max_waiting: level.waits.unwrap_or_default(),
-                arrival: (request.knows >> at & 1 == 1).then(|| owner.arrivals[at]),
+                arrival: (request.sends_arrival >> at & 1 == 1).then(|| owner.arrivals[at]),
                 head_start: level.head_start * 1_000,
             });
             let units: Vec<_> = match request.kind {

@@ -26,6 +26,15 @@ pub struct Level {
 /// A claim, from the narrowest level to the widest.
 pub type Claim = Vec<Level>;
 
+/// The leaps of the server's clock in a walk.
+#[derive(Debug, Clone, Default)]
+pub struct Leaps {
+    /// The distances of the possible leaps, in ms.
+    pub distances: Vec<i64>,
+    /// The most leaps of a walk.
+    pub most: u8,
+}
+
 /// The clients of a walk, and the rules that limit it.
 #[derive(Debug, Clone)]
 pub struct Scenario {
@@ -33,9 +42,9 @@ pub struct Scenario {
     pub name: &'static str,
     /// The claims that each client may make, one at a time.
     pub clients: Vec<Vec<Claim>>,
-    /// True if requests and replies are under way while other clients act. If false, a request is answered at once, or
-    /// it is lost, or its reply is lost, or it is late.
-    pub has_messages: bool,
+    /// True if a request and its reply are separate steps, between which other clients act. If false, a request is
+    /// answered at once, or it is lost, or its reply is lost, or it is late.
+    pub splits_calls: bool,
     /// True if two requests may travel in one call.
     pub has_batches: bool,
     /// True if requests and replies may be lost.
@@ -45,13 +54,13 @@ pub struct Scenario {
     /// True if clients may crash.
     pub crashes: bool,
     /// True if holders neither refresh nor release.
-    pub has_no_refresh: bool,
+    pub holders_do_nothing: bool,
     /// True if a permit of two units may release the second.
     pub lightens: bool,
-    /// The distances that the server's clock may leap, in ms, and the most leaps of a walk.
-    pub leaps: (Vec<i64>, u8),
+    /// The leaps of the server's clock.
+    pub leaps: Leaps,
     /// True if the clock is set back, so that processes report its highest time to each other.
-    pub has_clock: bool,
+    pub sets_clock_back: bool,
     /// True if operators revoke permits.
     pub revokes: bool,
     /// How many units one call grants from a queue, instead of the scripts' `MAX_ADVANCED`.
@@ -66,15 +75,15 @@ impl Scenario {
         Self {
             name,
             clients,
-            has_messages: false,
+            splits_calls: false,
             has_batches: false,
             loses: true,
             late: 1,
             crashes: true,
-            has_no_refresh: false,
+            holders_do_nothing: false,
             lightens: false,
-            leaps: (Vec::new(), 0),
-            has_clock: false,
+            leaps: Leaps::default(),
+            sets_clock_back: false,
             revokes: false,
             max_advanced: None,
             states,
@@ -83,14 +92,20 @@ impl Scenario {
 
     /// The largest leap back of the clock, in ms; 0 if it is never set back, otherwise negative.
     pub fn set_back(&self) -> i64 {
-        self.leaps.0.iter().copied().min().unwrap_or(0).min(0)
+        self.leaps
+            .distances
+            .iter()
+            .copied()
+            .min()
+            .unwrap_or(0)
+            .min(0)
     }
 
     /// How far a step moves the clock, in ms: 0 by a tick, another number by that leap.
     pub fn distance(&self, pass: u8) -> i64 {
         match pass.checked_sub(1) {
             None => TICK,
-            Some(leap) => self.leaps.0[usize::from(leap)],
+            Some(leap) => self.leaps.distances[usize::from(leap)],
         }
     }
 }

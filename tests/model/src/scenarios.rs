@@ -2,7 +2,7 @@
 #![doc = include_str!("scenarios.md")]
 
 use crate::{
-    scenario::{Claim, Level, Scenario},
+    scenario::{Claim, Leaps, Level, Scenario},
     time::TICK,
 };
 
@@ -38,15 +38,15 @@ fn row(row: &'static str) -> Scenario {
 
 fn with_rule(mut scenario: Scenario, rule: &str) -> Scenario {
     match rule {
-        "messages" => scenario.has_messages = true,
+        "messages" => scenario.splits_calls = true,
         "batches" => scenario.has_batches = true,
         "no loss" => scenario.loses = false,
         "none late" => scenario.late = 0,
         "two late" => scenario.late = 2,
         "no crash" => scenario.crashes = false,
-        "no refresh" => scenario.has_no_refresh = true,
+        "no refresh" => scenario.holders_do_nothing = true,
         "lighter" => scenario.lightens = true,
-        "clock" => scenario.has_clock = true,
+        "clock" => scenario.sets_clock_back = true,
         "revokes" => scenario.revokes = true,
         "advance 1" => scenario.max_advanced = Some(1),
         leaps => scenario.leaps = self::leaps(leaps),
@@ -55,12 +55,15 @@ fn with_rule(mut scenario: Scenario, rule: &str) -> Scenario {
 }
 
 /// Reads a rule such as `leaps 2: -3 4`: two leaps, each by one of these numbers of ticks.
-fn leaps(rule: &str) -> (Vec<i64>, u8) {
+fn leaps(rule: &str) -> Leaps {
     let rule = rule.strip_prefix("leaps ");
     let (count, ticks) = rule.and_then(|rule| rule.split_once(": ")).expect("a rule");
     let ticks = ticks.split(' ').map(str::parse::<i64>);
     let ms = ticks.map(|ticks| ticks.expect("ticks") * TICK);
-    (ms.collect(), count.parse().expect("a number of leaps"))
+    Leaps {
+        distances: ms.collect(),
+        most: count.parse().expect("a number of leaps"),
+    }
 }
 
 fn claim(text: &str) -> Claim {

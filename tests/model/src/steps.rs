@@ -7,7 +7,7 @@ use crate::{
     time::NEVER,
 };
 
-/// The fate of a request. It is decided at once in scenarios where no requests are under way.
+/// The fate of a request. In scenarios without `splits_calls` it is decided when the request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// The request is under way.
@@ -41,8 +41,8 @@ pub enum Step {
     Run(u8),
     /// The server runs the requests of two clients in one call.
     RunBoth(u8, u8),
-    /// Two clients send what is due, the server runs both requests in one call, and both replies arrive. The second
-    /// pair has the claim that each makes if it has none.
+    /// Two clients send what is due, the server runs both requests in one call, and both replies arrive. The first
+    /// pair names the clients. The second has the number of the claim that each makes if it is idle.
     Together((u8, u8), (u8, u8)),
     /// The server runs the client's late request with this number, whose answer no client awaits.
     RunLate(u8, u8),
@@ -76,7 +76,7 @@ impl Model {
         }
         self.add_batches(state, &mut steps);
         self.add_revocations(state, &mut steps);
-        let passes = (0..=self.scenario.leaps.0.len()).map(|pass| pass as u8);
+        let passes = (0..=self.scenario.leaps.distances.len()).map(|pass| pass as u8);
         let passes = passes.filter(|pass| self.can_pass(state, *pass));
         steps.extend(passes.map(Step::Pass));
         steps
@@ -85,8 +85,8 @@ impl Model {
     /// Returns true if the clock may move by this step. If the clock may be set back, it leaps only while a live
     /// process knows the highest time and reports it.
     fn can_pass(&self, state: &State, pass: u8) -> bool {
-        let is_reported = !self.scenario.has_clock || state.clients.iter().any(reports_clock);
-        pass == 0 || state.leaps < self.scenario.leaps.1 && is_reported
+        let is_reported = !self.scenario.sets_clock_back || state.clients.iter().any(reports_clock);
+        pass == 0 || state.leaps < self.scenario.leaps.most && is_reported
     }
 
     /// Adds the possible fates of a client's requests and messages.
@@ -116,7 +116,7 @@ impl Model {
     /// Adds the requests that a client may send.
     fn add_requests(&self, at: u8, client: &Client, state: &State, steps: &mut Vec<Step>) {
         let claim = self.claim(state, at);
-        if self.scenario.has_no_refresh && client.phase == Phase::Held {
+        if self.scenario.holders_do_nothing && client.phase == Phase::Held {
             return;
         }
         let can_leave = matches!(client.phase, Phase::Wanting | Phase::Queued | Phase::Lost);
@@ -129,6 +129,7 @@ impl Model {
             let is_heavy = claim.iter().all(|level| level.weight == 2) && !client.is_light;
             let has_room = client.late.len() < self.scenario.late;
             let can_lighten = self.scenario.lightens && is_heavy && has_room;
+            // No client awaits its answer, so it is late from the start.
             steps.extend(can_lighten.then_some(Step::Send(at, Kind::Lighten, Fate::Late)));
         }
     }
@@ -145,6 +146,7 @@ impl Model {
         match client.phase {
             Phase::Wanting => send(Kind::Acquire),
             Phase::Queued if client.due <= 0 => send(Kind::Acquire),
+            // A light permit sends none, because an acquire takes both units.
             Phase::Lost if levels == 1 && !client.is_light => send(Kind::Acquire),
             Phase::Held => send(Kind::Refresh),
             Phase::Leaving => send(Kind::Release),
@@ -164,14 +166,14 @@ impl Model {
     }
 
     fn fates(&self, client: &Client) -> impl Iterator<Item = Fate> + use<> {
-        let (has_messages, loses) = (self.scenario.has_messages, self.scenario.loses);
+        let (splits_calls, loses) = (self.scenario.splits_calls, self.scenario.loses);
         let has_room = client.late.len() < self.scenario.late;
         let fates = [
-            (Fate::Sent, has_messages),
-            (Fate::Answered, !has_messages),
-            (Fate::Unanswered, !has_messages && loses),
-            (Fate::Lost, !has_messages && loses),
-            (Fate::Late, !has_messages && has_room),
+            (Fate::Sent, splits_calls),
+            (Fate::Answered, !splits_calls),
+            (Fate::Unanswered, !splits_calls && loses),
+            (Fate::Lost, !splits_calls && loses),
+            (Fate::Late, !splits_calls && has_room),
         ];
         let fates = fates.into_iter().filter(|(_, may_be)| *may_be);
         fates.map(|(fate, _)| fate)
@@ -218,11 +220,11 @@ impl Model {
             .flat_map(|a| clients.clone().map(move |b| (a, b)));
         for (first, second) in pairs.filter(|(a, b)| self.scenario.has_batches && a != b) {
             let [a, b] = [first, second].map(|at| &state.clients[usize::from(at)]);
-            let script = unrun(a).filter(|_| self.scenario.has_messages);
+            let script = unrun(a).filter(|_| self.scenario.splits_calls);
             if script.is_some() && script == unrun(b) {
                 steps.push(Step::RunBoth(first, second));
             }
-            let script = due(a).filter(|_| !self.scenario.has_messages);
+            let script = due(a).filter(|_| !self.scenario.splits_calls);
             if script.is_some() && script == due(b) {
                 self.add_together((first, a), (second, b), steps);
             }

@@ -74,7 +74,7 @@ impl Model {
     ) -> Result<(), Violation> {
         let client = &mut state.clients[usize::from(at)];
         client.claim = claim;
-        if self.scenario.has_clock {
+        if self.scenario.sets_clock_back {
             self.report_clock(state, at)?;
         }
         self.send_one(state, at, (Kind::Acquire, false), fate)
@@ -146,7 +146,7 @@ impl Model {
     /// Moves the clock. If the clock may be set back, all processes report their highest time before.
     pub(crate) fn pass(&mut self, state: &mut State, pass: u8) -> Result<(), Violation> {
         for at in 0..state.clients.len() {
-            if self.scenario.has_clock && reports_clock(&state.clients[at]) {
+            if self.scenario.sets_clock_back && reports_clock(&state.clients[at]) {
                 self.report_clock(state, at as u8)?;
             }
         }
