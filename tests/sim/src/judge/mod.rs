@@ -263,9 +263,9 @@ impl Judge {
     }
 
     /// A caller has given up a claim or a permit.
-    pub fn released(&mut self, at: usize, permit: PermitId, (now, local): (Duration, Time)) {
+    pub fn released(&mut self, at: usize, permit: PermitId, local: Time) {
         if let Some(budgets) = &mut self.budgets {
-            return budgets.released((at, permit), now);
+            return budgets.released((at, permit));
         }
         for who in self.callers.family((at, permit)) {
             self.calls.mark_due(who, local, &self.flights);
@@ -696,9 +696,9 @@ impl Judge {
     }
 
     /// The holder of a permit has used this number of units of a level's budget.
-    pub fn settled_use(&mut self, at: usize, permit: PermitId, used: (usize, u32), now: Duration) {
+    pub fn settled_use(&mut self, at: usize, permit: PermitId, used: (usize, u32)) {
         if let Some(budgets) = &mut self.budgets {
-            budgets.uses((at, permit), used, now);
+            budgets.uses((at, permit), used);
         }
     }
 

@@ -47,7 +47,7 @@ impl World<'_> {
         if !process.runs(self.now) {
             return process.inbox.push(input);
         }
-        let (now, local) = (self.now, process.local(self.now));
+        let local = process.local(self.now);
         self.note(|| format!("p{at}: {input:?}"));
         let Some(core) = &mut self.processes[at].core else {
             return;
@@ -78,11 +78,11 @@ impl World<'_> {
             }
             Input::Settle(permit, level, used) => {
                 core.settle(permit, level, used);
-                self.judge.settled_use(at, permit, (level, used), now);
+                self.judge.settled_use(at, permit, (level, used));
             }
             Input::Release(permit) => {
                 core.release(local, permit);
-                self.judge.released(at, permit, (now, local));
+                self.judge.released(at, permit, local);
             }
             Input::Reply(call, reply) => {
                 let answers = reply

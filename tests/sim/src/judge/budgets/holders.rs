@@ -70,7 +70,7 @@ impl Budgets {
     }
 
     /// The holder of a permit has used some of a level's budget.
-    pub(in super::super) fn uses(&mut self, who: Who, (level, used): (usize, u32), _now: Duration) {
+    pub(in super::super) fn uses(&mut self, who: Who, (level, used): (usize, u32)) {
         let holder = self.holders.get_mut(&who);
         let Some(holder) = holder.filter(|holder| holder.is_open) else {
             return;
@@ -82,7 +82,7 @@ impl Budgets {
     }
 
     /// A caller has given up a claim or a permit.
-    pub(in super::super) fn released(&mut self, who: Who, _now: Duration) {
+    pub(in super::super) fn released(&mut self, who: Who) {
         if let Some(holder) = self.holders.get_mut(&who) {
             holder.is_open = false;
             if holder.phase == Phase::Claim {
