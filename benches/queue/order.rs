@@ -1,4 +1,4 @@
-//! Fifty contenders for five permits, which each hold a permit for a tenth of a second.
+//! Fifty contenders share five permits. Each holds one for a tenth of a second.
 
 use std::time::{Duration, Instant};
 use testing::{
@@ -50,7 +50,7 @@ fn report(all: &[Round]) {
     let head = [
         "",
         "total ms",
-        "÷ 1,000",
+        "÷ work, 1,000",
         "÷ ideal, 1,016",
         "inversions of 1,225",
         "commands per acquire",
@@ -78,7 +78,8 @@ fn row(name: &str, [total, inversions, commands]: [f64; 3]) -> [String; 6] {
         name.to_owned(),
         figure(total),
         relative_to(work),
-        // The lower bound of the total: the fifth permit is needed only when the fifth contender arrives.
+        // The lower bound of the total: the fifth permit is taken only when the fifth contender arrives, and then ten
+        // contenders hold it in turn.
         relative_to(work + APART * (PERMITS - 1)),
         figure(inversions),
         figure(commands),

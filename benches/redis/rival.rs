@@ -18,8 +18,13 @@ pub(crate) const NAMES: [&str; 6] = [
     "B7 fair, locked",
 ];
 
+// Indices in `NAMES`.
+pub(crate) const EMPTY: usize = 0;
+pub(crate) const FLOOR: usize = 1;
+pub(crate) const OURS: usize = 2;
+
 /// The minimum that a semaphore with leases must do: read the clock, count, add with a lease of 10 s, set a TTL.
-const FLOOR: &str = "
+const FLOOR_SCRIPT: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
@@ -31,7 +36,7 @@ return 1";
 pub(crate) enum Rival {
     /// An empty script for the acquire and for the release: the cost of the client and of the round trips.
     Empty(MultiplexedConnection, Script),
-    /// [`FLOOR`] and `ZREM`.
+    /// [`FLOOR_SCRIPT`] and `ZREM`.
     Floor(MultiplexedConnection, Script),
     Ours(RedisSemaphore),
     Basic(Basic),
@@ -53,7 +58,7 @@ impl Rival {
         let client = Client::connect(url, clock, Pause::Task);
         match name {
             "empty script" => Self::Empty(connection, Script::new("return 1")),
-            "floor" => Self::Floor(connection, Script::new(FLOOR)),
+            "floor" => Self::Floor(connection, Script::new(FLOOR_SCRIPT)),
             "B3 basic" => Self::Basic(Basic(client.await)),
             "B4 fair" => Self::Fair(Fair(client.await)),
             "B7 fair, locked" => Self::Locked(Locked(Fair(client.await))),

@@ -1,6 +1,6 @@
 //! Five clients whose clocks differ, and one permit: how often does it have more than one holder?
 
-use crate::rival::{Held, NAMES, Rival};
+use crate::rival::{Held, NAMES, OURS, Rival};
 use std::{
     sync::{
         Arc,
@@ -50,7 +50,7 @@ pub(crate) async fn compare(url: &str) {
     let title = "Five clients, clocks up to 2 s apart, one permit held for 0 to 4 ms";
     let mut table = Table::new(title, &head);
     // The semaphores: all names except the empty script and the floor.
-    let rivals = &NAMES[2..];
+    let rivals = &NAMES[OURS..];
     let progress = bar("clocks", rivals.len());
     for name in rivals {
         let witness = contend(name, url).await;

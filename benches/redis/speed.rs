@@ -2,7 +2,7 @@
 
 use crate::{
     load::{self, Outcome},
-    rival::{NAMES, Rival},
+    rival::{EMPTY, FLOOR, NAMES, OURS, Rival},
 };
 use std::{sync::Arc, time::Duration};
 use testing::{
@@ -115,9 +115,9 @@ fn report(keys: Keys, all: &[Vec<Series>]) {
             let [p50, p99, p999] = own.acquire.quantiles([0.5, 0.99, 0.999]);
             let figures = [
                 median(&own.pairs),
-                ratio(&own.pairs, &series[1].pairs),
+                ratio(&own.pairs, &series[FLOOR].pairs),
                 p50,
-                ratio(&own.p50, &series[0].p50),
+                ratio(&own.p50, &series[EMPTY].p50),
                 p99,
                 p999,
                 median(&own.cpu),
@@ -132,17 +132,15 @@ fn report(keys: Keys, all: &[Vec<Series>]) {
     draw(keys, all);
 }
 
-/// Prints the library's ratios to its rivals. The indices are those of [`NAMES`].
+/// Prints the library's ratios to the floor and to the other semaphores.
 fn ratios(all: &[Vec<Series>]) {
     for (tasks, series) in TASKS.iter().zip(all) {
-        let ratio_to = |other: usize| figure(ratio(&series[2].pairs, &series[other].pairs));
-        println!(
-            "{tasks} tasks: RedisSemaphore / floor {}, / B3 {}, / B4 {}, / B7 {}",
-            ratio_to(1),
-            ratio_to(3),
-            ratio_to(4),
-            ratio_to(5)
-        );
+        let ratio_to = |other: usize| figure(ratio(&series[OURS].pairs, &series[other].pairs));
+        let others = [FLOOR].into_iter().chain(OURS + 1..NAMES.len());
+        let ratios: Vec<_> = others
+            .map(|other| format!("/ {} {}", NAMES[other], ratio_to(other)))
+            .collect();
+        println!("{tasks} tasks: {} {}", NAMES[OURS], ratios.join("; "));
     }
 }
 
