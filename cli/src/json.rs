@@ -97,7 +97,7 @@ pub(crate) fn tally(tally: &Tally) -> Value {
         "waiting": tally.waiting,
         "paused": tally.paused,
         "fullest": rows(&tally.fullest),
-        "longest": rows(&tally.longest),
+        "longest": rows(&tally.longest_queues),
     })
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct Tally {
     /// How many keys are paused.
     pub(crate) paused: u64,
     pub(crate) fullest: Vec<Row>,
-    pub(crate) longest: Vec<Row>,
+    pub(crate) longest_queues: Vec<Row>,
 }
 
 /// The limit of a key is not looked up if more units than this are held, or more claims wait: `usage` reads them all.
@@ -106,12 +106,14 @@ impl Tally {
         self.paused += u64::from(counts.pause.is_some());
         insert(&mut self.fullest, counts, rows, |counts| counts.units);
         if counts.waiting > 0 {
-            insert(&mut self.longest, counts, rows, |counts| counts.waiting);
+            insert(&mut self.longest_queues, counts, rows, |counts| {
+                counts.waiting
+            });
         }
     }
 
     async fn look_up(&mut self, store: &RedisSemaphore, policy: &Policy) {
-        let rows = self.fullest.iter_mut().chain(&mut self.longest);
+        let rows = self.fullest.iter_mut().chain(&mut self.longest_queues);
         let lookups = rows.map(async |(counts, limit)| {
             if let StoredKey::Whole { key, .. } = &counts.key
                 && counts.units.max(counts.waiting) <= HEAVY
@@ -132,7 +134,7 @@ impl Tally {
         let (mut text, now) = (format!("{name}: {counts}\n"), SystemTime::now());
         for (heading, rows) in [
             ("FULLEST", &self.fullest),
-            ("LONGEST QUEUES", &self.longest),
+            ("LONGEST QUEUES", &self.longest_queues),
         ] {
             if !rows.is_empty() {
                 let head = format!("UNITS  LIMIT  WAITING   PAUSED  {heading}");

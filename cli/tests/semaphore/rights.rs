@@ -1,4 +1,4 @@
-//! The users of the guide may run their commands, and need each of their rights.
+//! The Redis users that the guide creates may run their commands, and need each of their rights.
 
 use crate::{
     fleet::Fleet,
@@ -11,6 +11,9 @@ use tower_semaphore::{Operate, Policy, RedisSemaphore};
 
 const GUIDE: &str = include_str!("../../../src/guide/terminal.rs");
 const DEPLOY: &str = include_str!("../../../src/guide/deploy.rs");
+
+/// The user of an application in the guide's chapter on deployment.
+const APPLICATION: &str = "limits";
 
 /// Commands that only read.
 const LOOKS: [&str; 5] = [
@@ -27,7 +30,7 @@ const ACTS: [&str; 6] = [
     "resume concurrency ann",
     "set-limit concurrency ann 3",
     "set-limit concurrency ann default",
-    // The fleet's permit 73, in base 36.
+    // Bob's permit in `Fleet::start`: its process, and its number 73 in base 36.
     "revoke concurrency bob 00000000000000a1.21",
     "revoke concurrency ann --all --yes",
 ];
@@ -141,10 +144,10 @@ fn the_user_act_has_the_rights_of_the_user_look_and_of_the_scripts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_application_s_user_pauses_and_resumes() {
     let mut fleet = Fleet::empty().await;
-    make(&mut fleet.raw, &command(DEPLOY, "limits")).await;
+    make(&mut fleet.raw, &command(DEPLOY, APPLICATION)).await;
     let builder = RedisSemaphore::builder().timeout(Duration::from_secs(3));
     let store = builder
-        .connect(fleet.server.url_of("limits:PASSWORD"))
+        .connect(fleet.server.url_of(&format!("{APPLICATION}:PASSWORD")))
         .await;
     let (store, policy, key) = (store.expect("it connects"), Policy::DEFAULT, "ann".into());
     let paused = store.pause(&policy, &key, Duration::from_secs(3_600), "429");
@@ -155,9 +158,9 @@ async fn an_application_s_user_pauses_and_resumes() {
 #[tokio::test]
 async fn an_application_s_user_sets_no_limit() {
     let mut fleet = Fleet::start().await;
-    make(&mut fleet.raw, &command(DEPLOY, "limits")).await;
-    let run = as_user(&fleet, "limits", "set-limit concurrency ann 3");
+    make(&mut fleet.raw, &command(DEPLOY, APPLICATION)).await;
+    let run = as_user(&fleet, APPLICATION, "set-limit concurrency ann 3");
     assert_eq!(run.code, Some(3), "{run:?}");
-    let check = as_user(&fleet, "limits", "check");
+    let check = as_user(&fleet, APPLICATION, "check");
     assert_eq!(check.code, Some(0), "{check:?}");
 }
