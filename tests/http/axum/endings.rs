@@ -28,7 +28,7 @@ async fn assert_freed(server: &Server, case: &str) {
 async fn assert_all_five_are_free(server: &Server, client: &Client) {
     let five = client.five().await;
     assert!(five.iter().all(|response| response.status() == 200));
-    let sixth = client.get("/full").await;
+    let sixth = client.get("/whole").await;
     assert_eq!(sixth.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(server.page().most, 5);
 }
@@ -37,7 +37,7 @@ async fn assert_all_five_are_free(server: &Server, client: &Client) {
 async fn a_body_that_was_read_is_whole_and_frees_the_permit() {
     for http in BOTH {
         for (path, bytes) in [
-            ("/full", "all of it"),
+            ("/whole", "all of it"),
             ("/empty", ""),
             ("/no-content", ""),
             ("/not-modified", ""),
@@ -48,7 +48,7 @@ async fn a_body_that_was_read_is_whole_and_frees_the_permit() {
             let response = client.get(path).await;
             // `all of it` has nine bytes.
             let length = response.headers().get("content-length").cloned();
-            assert!(path != "/full" || length.is_some_and(|length| length == "9"));
+            assert!(path != "/whole" || length.is_some_and(|length| length == "9"));
             let (body, trailers) = read(response).await;
             assert_eq!(body, bytes, "{path}");
             // An HTTP/1.1 client gets no trailers unless it asks for them.

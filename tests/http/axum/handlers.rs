@@ -29,7 +29,7 @@ pub(crate) type Feeds = mpsc::UnboundedSender<Feed>;
 pub(crate) fn routes(feeds: Feeds, witness: InFlight) -> Router {
     let scripted = |script: Script| get(move || async { Body::new(script) });
     Router::new()
-        .route("/full", get("all of it"))
+        .route("/whole", get("all of it"))
         .route("/empty", get(""))
         .route("/no-content", get(StatusCode::NO_CONTENT))
         .route("/not-modified", get(StatusCode::NOT_MODIFIED))

@@ -116,7 +116,7 @@ async fn aborted(store: impl Store, http: Http, path: &str) {
     drop((next, server.feed().await));
     wait_until_free(&store).await;
     // The HTTP/2 connection stays usable.
-    let again = client.get("/full").await;
+    let again = client.get("/whole").await;
     assert_eq!(again.status(), StatusCode::OK);
 }
 

@@ -66,7 +66,7 @@ impl Busy {
     /// Starts a request and returns once it waits at `position` in the queue.
     async fn spawn_waiter(&self, position: u32) -> JoinHandle<Response<Incoming>> {
         let client = self.client.clone();
-        let waiting = tokio::spawn(async move { client.get("/full").await });
+        let waiting = tokio::spawn(async move { client.get("/whole").await });
         self.wait_until_queued(position).await;
         waiting
     }
@@ -156,7 +156,7 @@ async fn read_first(request: Request, next: Next) -> axum::response::Response {
 /// A connected client that has sent 100 kB with its request.
 async fn upload(server: &Server) -> TcpStream {
     let mut socket = TcpStream::connect(server.address).await.expect("a server");
-    let head = "POST /full HTTP/1.1\r\nhost: market\r\nx-account-id: alice\r\ncontent-length: 100000\r\n\r\n";
+    let head = "POST /whole HTTP/1.1\r\nhost: market\r\nx-account-id: alice\r\ncontent-length: 100000\r\n\r\n";
     let request = head.to_owned() + &"x".repeat(100_000);
     let sent = socket.write_all(request.as_bytes()).await;
     sent.expect("a server that reads, or a system that buffers");
@@ -194,11 +194,11 @@ async fn waiting_requests_use_up_their_connection_s_streams_unless_few_may_wait(
     let bounded = Busy::on(Server::with_layer(layer).await, Http::Two, store).await;
     let bob = |busy: &Busy| {
         let client = busy.client.clone();
-        tokio::spawn(async move { client.send(Method::GET, "/full", "bob").await })
+        tokio::spawn(async move { client.send(Method::GET, "/whole", "bob").await })
     };
     let get = |busy: &Busy| {
         let client = busy.client.clone();
-        tokio::spawn(async move { client.get("/full").await.status() })
+        tokio::spawn(async move { client.get("/whole").await.status() })
     };
     // A connection has 200 streams. Five have responses, so only 195 of these requests are sent, and none of bob.
     let all: Vec<_> = (0..200).map(|_| [get(&crowded), get(&bounded)]).collect();
