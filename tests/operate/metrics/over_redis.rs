@@ -98,7 +98,7 @@ async fn a_lost_permit_counts_once_and_stays_active_until_its_holder_drops_it() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_permit_whose_lease_has_ended_is_not_lost_again_by_a_bound() {
+async fn a_permit_whose_lease_has_ended_is_not_lost_again_by_end_after() {
     install();
     let policy = "lost then bound";
     let rig = Rig::new(short()).await;
@@ -107,6 +107,7 @@ async fn a_permit_whose_lease_has_ended_is_not_lost_again_by_a_bound() {
     until_gauges(policy, (0.0, 0.0)).await;
     let lost = |by| value(LOST, &[("policy", policy), ("by", by)]);
     eventually("it is counted", BOUND, async || lost("lease") == 1.0).await;
+    // The label of a loss by `end_after`.
     assert_eq!(lost("bound"), 0.0);
 }
 
@@ -158,6 +159,7 @@ async fn waiters_count_while_they_are_in_the_queue() {
     let wait = |policy: &str| claim(policy).with_wait(BOUND);
     let held = store.acquire(claim(wide)).await.expect("there is room");
     let one = tokio::spawn(store.acquire(wait(wide)));
+    // This claim takes `narrow`, and then waits for `wide`.
     let both = tokio::spawn(store.acquire_all(Claims::from([wait(narrow), wait(wide)])));
     until_gauges(wide, (1.0, 2.0)).await;
     one.abort();
@@ -180,7 +182,7 @@ async fn waiters_count_while_they_are_in_the_queue() {
 async fn the_time_in_a_queue_has_the_outcome_of_that_queue() {
     install();
     let (_server, store) = connected().await;
-    let (narrow, wide) = ("redis left", "redis joined in vain");
+    let (narrow, wide) = ("redis queue left", "redis queue full");
     let wait = |policy: &str| claim(policy).with_wait(BOUND);
     let held = [narrow, wide].map(|policy| store.acquire(claim(policy)));
     let mut held = join_all(held).await.into_iter();
@@ -270,7 +272,8 @@ async fn a_claim_that_is_revoked_while_it_waits_does_not_count_as_a_lost_permit(
     let policy = "revoked";
     let (server, store) = connected().await;
     let permit = store.acquire(claim(policy)).await.expect("there is room");
-    // The waiter is not polled while the keeper is notified.
+    // The waiter is no task, so that nothing polls its future until the keeper, the library's background thread, has
+    // handled both revocations.
     let mut waiter = store.acquire(claim(policy).with_wait(BOUND * 3));
     let (policy_of_both, key) = (policy.into(), "a".into());
     let mut shown = None;
@@ -328,9 +331,11 @@ async fn each_unit_of_a_budget_is_counted_by_its_use() {
         .await;
     let permit = permit.expect("there is room");
     permit.settle("units settled", 30);
+    // A settlement never lowers the total.
     permit.settle("units settled", 20);
     assert_eq!(units_of("units settled"), [100.0, 30.0, 0.0, 0.0]);
     assert!(permit.release().await);
+    // After the release nothing is settled any more.
     permit.settle("units settled", 50);
     drop(permit);
     assert_eq!(units_of("units settled"), [100.0, 30.0, 70.0, 0.0]);
