@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The time in seconds for which a sold listing is reported as sold and not as unknown: a day.
 const KNOWN: u32 = 24 * 60 * 60;
 
-/// The accounts, the listings, and the sold listings.
+/// The accounts, the listings, and the sold listings. Each listing is stored as the [`Message`] that announced it.
 pub(super) struct Books {
     link: Link,
     list: Script,

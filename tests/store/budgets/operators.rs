@@ -66,6 +66,7 @@ async fn a_revoked_reservation_is_spent() {
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_a_policy_holds_for_all_its_windows() {
     let store = listing();
+    // Without an operator's limit, the claims use up their own limit of 1. So the last grants are under the limit of 5.
     for limit in [None, Some(0), Some(5)] {
         let set = store.set_limit(&"rate".into(), None, limit, "").await;
         set.expect("it is set");

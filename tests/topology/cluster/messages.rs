@@ -83,7 +83,7 @@ async fn a_waiter_sends_only_heartbeats() {
     raw.reset_stats().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let calls = raw.commandstats().await.get("evalsha").copied();
-    // One or two heartbeats are expected. Without messages the head of the queue would poll 40 times.
+    // At most one poll is due, and one announcement of the process, which may take several calls.
     assert!(calls.unwrap_or_default() <= 3, "{calls:?}");
     waiting.abort();
 }

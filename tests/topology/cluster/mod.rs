@@ -16,7 +16,7 @@ use std::time::Duration;
 use testing::{redis::Cluster, stores::connected};
 use tower_semaphore::{RedisSemaphore, redis::Builder};
 
-/// Generous, because no test that uses it measures time.
+/// The bound of waits. It is generous, because machines may be busy.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
 
 /// A builder whose timeout tolerates a busy machine.

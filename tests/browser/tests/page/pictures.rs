@@ -99,6 +99,7 @@ async fn crowd(browser: &Browser, there: &Market) -> Vec<TcpStream> {
         browser.reads("#held-count", &held.to_string()).await;
     }
     browser.click("#open").await;
+    // This stream is refused after `WAIT_MS`. The next two claims wait while the pictures are taken.
     browser.reads("#streams > li:nth-child(4)", "refused").await;
     others.push(there.send("GET", "/market/events?account=ann").await);
     browser.reads("#queue > li", "1.").await;

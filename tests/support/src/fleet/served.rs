@@ -30,7 +30,8 @@ pub(super) fn run() {
         let mut permits = HashMap::new();
         let mut contenders = JoinSet::new();
         let mut locks = Locks::new(store.clone());
-        // These reads block one thread of the runtime and leave another to the keeper.
+        // These reads block only this thread. Contenders run on the runtime's workers, and the store's keeper has a
+        // separate thread.
         for command in std::io::stdin().lines() {
             let command = command.expect("the parent writes text");
             let words: Vec<&str> = command.split(' ').collect();
@@ -52,7 +53,8 @@ type Answer = Result<Permit, AcquireError>;
 /// Waits for the grant, and releases the permit. Returns the name and the token.
 async fn contend(name: String, answer: impl Future<Output = Answer>) -> (String, u64) {
     let permit = answer.await.expect("it is granted in time");
-    // A release during a poll would be sent a second time after the poll's answer. This pause lets the poll end first.
+    // A message may grant the claim while its poll is under way. A release before the poll's answer would be sent a
+    // second time after it, and tests count the calls.
     sleep(Duration::from_millis(1)).await;
     let token = permit.token().expect("it is granted");
     permit.release().await;
@@ -92,6 +94,7 @@ async fn answer(
         }
         ["contend", name, key, limit, ref flow @ ..] => {
             let claim = Claim::new(key.to_owned()).with_limit(limit.parse().expect("a number"));
+            // `flow` is one word or none.
             let claim = flow
                 .iter()
                 .fold(claim, |claim, flow| claim.with_flow((*flow).to_owned()));
