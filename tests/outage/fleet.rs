@@ -4,20 +4,17 @@
 //!
 //! Promises: P1, P19.
 
-use crate::server::{BOUND, HELD, LEASE, builder, claim, wait_until_known};
+use crate::server::{BOUND, HELD, builder, claim, wait_until_known};
 use std::{
     env,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use testing::{redis::RedisServer, resp::Raw, rng::Rng, wait::eventually};
-use tokio::{
-    task::{JoinHandle, JoinSet},
-    time::sleep,
-};
+use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{Claim, Permit, RedisSemaphore, Semaphore, redis::WhenUnavailable::Share};
 
 /// The limit of each key. It is a multiple of the number of stores, so that no share is rounded up.
@@ -154,108 +151,4 @@ async fn five_stores_keep_a_limit_while_the_server_is_gone_and_after_it_returns(
     sleep(Duration::from_secs(5)).await;
     assert!(most() <= Some(LIMIT.into()), "{:?} in flight", most());
     assert!(losses.try_join_next().is_none(), "a stream was lost");
-}
-
-#[derive(Default)]
-struct Witness {
-    narrow: Units,
-    wide: Units,
-}
-
-/// Makes requests one after another. Some may wait, and half are under two limits. Those under one limit change their
-/// weight.
-async fn make_requests_of_all_kinds(store: RedisSemaphore, witness: Arc<Witness>, mut rng: Rng) {
-    let narrow = Claim::new("a").with_limit(LIMIT);
-    let wide = Claim::new("all").with_policy("fleet").with_limit(LIMIT);
-    loop {
-        let wait = if rng.once_in(3) {
-            rng.millis(10..2_000)
-        } else {
-            Duration::ZERO
-        };
-        let (narrow, wide) = (narrow.clone().with_wait(wait), wide.clone().with_wait(wait));
-        if rng.once_in(2) {
-            if let Ok(permit) = store.acquire_all([narrow, wide].into()).await {
-                witness.narrow.add(1);
-                witness.wide.add(1);
-                sleep(rng.millis(5..100)).await;
-                witness.narrow.subtract(1);
-                witness.wide.subtract(1);
-                drop(permit);
-            }
-        } else if let Ok(permit) = store.acquire(narrow.with_weight(2)).await {
-            witness.narrow.add(2);
-            sleep(rng.millis(5..50)).await;
-            let units = resized(&permit, &witness.narrow, rng.once_in(2)).await;
-            sleep(rng.millis(5..50)).await;
-            witness.narrow.subtract(units);
-            drop(permit);
-        }
-        sleep(rng.millis(2..15)).await;
-    }
-}
-
-/// Makes a permit of two units heavier or lighter by one, if possible. Counts units only while they are surely held.
-/// Returns the new weight.
-async fn resized(permit: &Permit, units: &Units, grows: bool) -> u32 {
-    if !grows {
-        units.subtract(1);
-        return match permit.resize(1).await {
-            Ok(_) => 1,
-            Err(_) => {
-                units.add(1);
-                2
-            }
-        };
-    }
-    match permit.resize(3).await {
-        Ok(_) => {
-            units.add(1);
-            3
-        }
-        Err(_) => 2,
-    }
-}
-
-/// The most units in flight at the narrow and the wide limit, while the server comes and goes.
-async fn most_in_flight(lease: Duration, seed: u64) -> [i64; 2] {
-    let mut server = RedisServer::start();
-    let stores = stores(&server, lease).await;
-    let witness = Arc::<Witness>::default();
-    let load = |task: usize| {
-        let (store, rng) = (stores[task % STORES].clone(), Rng::new(seed + task as u64));
-        tokio::spawn(make_requests_of_all_kinds(store, witness.clone(), rng))
-    };
-    let tasks: Vec<JoinHandle<()>> = (0..60).map(load).collect();
-    let (start, mut rng) = (Instant::now(), Rng::new(seed + 99));
-    while start.elapsed() < Duration::from_secs(10) {
-        sleep(rng.millis(50..2_500)).await;
-        let pause = rng.millis(50..2_500);
-        if rng.once_in(2) {
-            server.kill();
-            sleep(pause).await;
-            server.restart();
-        } else {
-            server.stop();
-            sleep(pause).await;
-            server.cont();
-        }
-    }
-    sleep(Duration::from_secs(1)).await;
-    tasks.iter().for_each(JoinHandle::abort);
-    [witness.narrow.most(), witness.wide.most()]
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_comes_and_goes_under_claims_of_all_kinds_breaks_no_limit() {
-    // The first lease may end in the test, and the second cannot.
-    for (seed, lease) in [(1, LEASE * 2), (2, Duration::from_secs(3_600))] {
-        let most = most_in_flight(lease, seed).await;
-        let bound = i64::from(LIMIT);
-        assert!(most[0] > bound / 2, "there is no load: {most:?}");
-        assert!(
-            most.iter().all(|most| *most <= bound),
-            "{most:?} with {lease:?}"
-        );
-    }
 }
