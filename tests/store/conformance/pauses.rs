@@ -4,7 +4,7 @@
 
 use super::{
     BOUND, Store, claim,
-    queue::{Waiter, granted, until_queued},
+    queue::{Waiter, granted, until_queued, until_waiting},
     several::until_held,
     several_waiting::spawn,
 };
@@ -116,11 +116,6 @@ async fn waiter(store: &Store, claim: Claim, count: u32) -> Waiter {
     let waiter = tokio::spawn(store.acquire(claim.with_wait(LONG * 2)));
     until_waiting(store, count).await;
     waiter
-}
-
-async fn until_waiting(store: &Store, count: u32) {
-    let what = format!("{count} claims wait");
-    eventually(&what, BOUND, async || counts(store).await.waiting == count).await;
 }
 
 /// Waits until these claims are granted. Their tokens must rise in the given order. Each permit is released as soon as

@@ -9,26 +9,22 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
 };
-use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
+use tower_semaphore::{AcquireError, Claim, Operate, Permit, Semaphore, semaphore::StoredKey};
 
 pub(crate) type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 
-/// Waits until at least `count` claims wait for `a` under a limit of 1.
+/// Waits until `count` claims wait for `a`.
 pub(crate) async fn until_waiting(store: &Store, count: u32) {
     until_queued(store, &claim("a", 1), count).await;
 }
 
-/// Waits until the queue of `claim` has at least `count` waiters. A claim that allows no more is then refused.
+/// Waits until the queue of `claim` has `count` waiters.
 pub(crate) async fn until_queued(store: &Store, claim: &Claim, count: u32) {
-    eventually("the queue has the expected length", BOUND * 4, async || {
-        let next = claim
-            .clone()
-            .with_wait(Duration::from_millis(1))
-            .with_max_waiting(count);
-        matches!(
-            store.acquire(next).await,
-            Err(AcquireError::QueueFull { .. })
-        )
+    let what = format!("{count} claims wait");
+    let key = [StoredKey::whole(claim.key().clone())];
+    eventually(&what, BOUND * 4, async || {
+        let counts = store.counts(claim.policy(), &key).await;
+        counts.expect("the store answers")[0].waiting == count
     })
     .await;
 }
