@@ -23,7 +23,7 @@ use tokio::sync::{Notify, oneshot};
 /// A semaphore in which each permit has one unit.
 #[derive(Default)]
 struct Semaphore {
-    /// The time until which each permit is held.
+    /// The end of each permit's lease.
     held: HashMap<LeaseName, Instant>,
     queue: VecDeque<LeaseName>,
     token: u64,
@@ -35,12 +35,13 @@ pub(crate) struct Server {
     born: Instant,
     all: Mutex<HashMap<Arc<str>, Semaphore>>,
     messages: Mutex<Option<Messages>>,
+    /// Notified when a call breaks its connection.
     broken: Notify,
     /// True while nothing is answered.
     pub(crate) is_silent: AtomicBool,
-    /// True while no call of a runtime is sent, as if the runtimes stood still. The thread's calls are sent.
+    /// True while no call of a runtime is sent, as if the runtimes stood still. The keeper's thread still sends.
     pub(crate) is_stuck: AtomicBool,
-    /// True while each connection breaks at its next call, which fails at once.
+    /// True while each call fails at once, and breaks its connection.
     pub(crate) is_gone: AtomicBool,
     pub(crate) calls: AtomicUsize,
     pub(crate) connects: AtomicUsize,
@@ -57,7 +58,7 @@ pub(crate) struct Fake(pub(crate) Arc<Server>);
 /// A delayed answer: the time at which it arrives, and the call that waits for it.
 type Delayed = (Instant, oneshot::Sender<()>);
 
-/// A connection.
+/// A connection of the keeper's thread or of a runtime.
 pub(crate) struct Wire {
     server: Arc<Server>,
     /// The number of connections that were made before this one.
@@ -66,7 +67,7 @@ pub(crate) struct Wire {
     delayed: Option<mpsc::Sender<Delayed>>,
 }
 
-/// The numbers of deaths of the keeper's thread and of the core.
+/// The numbers of deaths by a panic: of the keeper's thread, then of the core.
 #[derive(Clone, Default)]
 pub(crate) struct Deaths(pub(crate) Arc<[AtomicUsize; 2]>);
 
@@ -128,6 +129,7 @@ impl Server {
         self.all.lock().clear();
     }
 
+    /// The server's clock, in milliseconds.
     fn ms(&self) -> u64 {
         1_000_000 + self.born.elapsed().as_millis() as u64
     }
@@ -265,6 +267,7 @@ impl Transport for Fake {
 
     async fn connect(&self, _: usize, messages: Option<Messages>) -> Option<Wire> {
         let number = self.0.connects.fetch_add(1, SeqCst);
+        // Only the connection of the thread receives messages.
         let is_of_thread = messages.is_some();
         if is_of_thread {
             *self.0.messages.lock() = messages;

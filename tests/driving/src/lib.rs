@@ -1,4 +1,4 @@
-//! The driver over fake servers, in real time.
+//! The driver of the store in Redis, which connects the core to its servers, over fake servers in real time.
 //!
 //! ```text
 //! cargo test -p tower-semaphore-driving

@@ -14,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The time of one measurement, after a quarter of it to warm up.
 const TIME: Duration = Duration::from_secs(2);
 
 /// Claims these levels, all under the default policy.
@@ -25,7 +26,8 @@ pub(super) fn claim_levels(
     driver.clone().acquire((levels, policies), |_| ())
 }
 
-/// Measures pairs of acquire and release, and prints a row.
+/// Measures pairs of acquire and release while `tasks` claim `keys` in a loop, and prints a row. Each answer arrives
+/// after `delay`.
 pub fn measure(threads: usize, tasks: usize, delay: Duration, keys: usize) {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads).enable_all().build();
@@ -54,8 +56,7 @@ async fn row(tasks: usize, delay: Duration, keys: usize) -> String {
         let level = level(&format!("k{}", task % keys));
         tokio::spawn(async move {
             while !ends.load(Relaxed) {
-                // On a busy machine claims may fail, because the holder of the core's lock may stand still for too
-                // long.
+                // On a busy machine a claim may fail, if the thread that has the core's lock is not scheduled.
                 let held = claim_levels(&driver, vec![level.clone()]).await;
                 pairs.fetch_add(usize::from(held.is_ok()), Relaxed);
                 tokio::task::coop::consume_budget().await;

@@ -14,14 +14,15 @@ use std::{
     time::Duration,
 };
 
-/// A histogram of how long the core's lock was held, in steps of an eighth of a power of two, in nanoseconds.
+/// A histogram of how long the core's lock was held, in nanoseconds. Each power of two is divided into eight steps, so
+/// the 64 powers of a `u64` need 512.
 static HOLDS: [AtomicUsize; 512] = [const { AtomicUsize::new(0) }; 512];
 static IS_MEASURED: AtomicBool = AtomicBool::new(false);
 /// True if hold times are CPU times.
 static IS_CPU_TIME: AtomicBool = AtomicBool::new(false);
 
-/// Starts to measure, in the CPU time of threads, which stands still while another thread runs, or in wall time, which
-/// is cheaper to read.
+/// Starts to measure: in the CPU time of the thread, which excludes preemptions, or in wall time, which is cheaper to
+/// read.
 pub(crate) fn measure(is_cpu_time: bool) {
     for hold in &HOLDS {
         hold.store(0, Relaxed);
@@ -40,7 +41,7 @@ fn now() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
-/// The index of a time in the histogram.
+/// The index of a time in the histogram. The three bits after the highest one select the eighth.
 fn step(time: Duration) -> usize {
     let nanos = (time.as_nanos() as u64).max(8);
     let power = nanos.ilog2();
@@ -52,12 +53,13 @@ pub(crate) fn holds() -> [Duration; 4] {
     let counts = HOLDS.each_ref().map(|hold| hold.load(Relaxed));
     let all: usize = counts.iter().sum();
     [0.5, 0.99, 0.999, 1.0].map(|part| {
-        let mut left = (all as f64 * part).ceil() as usize;
+        let mut rank = (all as f64 * part).ceil() as usize;
         let found = counts.iter().position(|count| {
-            let is_it = left <= *count;
-            left = left.saturating_sub(*count);
-            is_it
+            let is_found = rank <= *count;
+            rank = rank.saturating_sub(*count);
+            is_found
         });
+        // The upper end of the step.
         let step = found.unwrap_or_default() as u32 + 1;
         Duration::from_nanos((1_u64 << (step / 8)) + ((u64::from(step) % 8) << (step / 8)) / 8)
     })

@@ -58,7 +58,7 @@ fn run(preemptions: Option<usize>, scenario: impl Fn() + Sync + Send + 'static) 
     );
 }
 
-/// Runs `scenario` once, on one thread.
+/// Runs `scenario` once, on one thread. It may claim thousands of keys, so its bound on the steps is higher.
 pub(crate) fn explore_once(scenario: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.max_branches = 100 * MAX_STEPS;

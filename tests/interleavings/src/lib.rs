@@ -16,19 +16,19 @@
 //! - Tokens are unique, and greater than all tokens that were granted before the claim began.
 //! - A holder of the whole limit sees all writes of the previous holder.
 //! - No thread waits endlessly: no wake-up is lost, no loss is missed, and several locks do not deadlock.
-//! - In the end a claim without a wait can get all units, and idle keys beyond a shard's allowance have no entry.
+//! - In the end a claim without a wait can get all units, and idle keys beyond those that a shard keeps (64) have no entry.
 //! - An entry with a permit or a waiter is not evicted.
 //!
 //! | scenarios | threads | executions |
 //! |---|---|---|
 //! | take and release, light and heavy; a limit that is lowered | 3 | 1,128 |
 //! | a free unit is never refused | 2 | 7 |
-//! | join, grant, leave, revoke; a heavy head; two releases; one for two | 2 and 3 | 331 |
-//! | the same beside a claim that does not wait | 3 | 748 |
+//! | join, grant, leave, revoke; a heavy head; two releases; one release for two waiters | 2 and 3 | 331 |
+//! | join, grant, leave beside a claim that does not wait | 3 | 748 |
 //! | evict beside take, join, release, in a shard | 3 | 1,343 |
 //! | evict beside take, wait, leave, through a whole store | 2 | 23 |
 //! | several levels locked together, in opposite orders, beside take, join, release | 2 and 3 | 482 |
-//! | the driver: drops beside a lock or a claim, a grant beside its waker, a dropped carrier, a thread that sleeps or ends | 2 and 3 | 1,979, up to 3 preemptions |
+//! | the driver: drops beside a lock or a claim, a grant beside its waker, a dropped carrier (which sends a call), a thread that sleeps or ends | 2 and 3 | 1,979, up to 3 preemptions |
 //! | pause and resume beside join, take, release | 2 and 3 | 232 |
 //! | resize beside take, wait, release | 2 and 3 | 4,167 |
 //! | set, clear and wait of a loss | 3 | 7,437 |

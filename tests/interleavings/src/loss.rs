@@ -43,6 +43,7 @@ fn a_loss_that_is_cleared_at_once_wakes_earlier_waiters() {
             sets();
             clears();
         });
+        // Polls once, at any time, and gives up. It must not take the wake-up of `waiting`.
         let late = spawn(&loss, |loss| {
             let mut wait = pin!(loss.wait());
             let _ = poll(&mut wait);

@@ -12,7 +12,7 @@ pub(crate) struct Witness {
     limit: u32,
     record: Mutex<Record>,
     /// Data that only a holder of the whole limit accesses. Loom fails a scenario in which two accesses are not
-    /// ordered, so a release must come before the next acquire in memory too.
+    /// ordered. So a release must also be visible in memory before the next acquire.
     own: UnsafeCell<()>,
 }
 
@@ -42,7 +42,7 @@ impl Witness {
         self.record().tokens.last().copied().unwrap_or_default()
     }
 
-    /// Records a permit for a claim that began when `before` was the greatest token.
+    /// Records a grant of `weight` units. `before` was the greatest token when the claim began.
     pub(crate) fn acquired(&self, weight: u32, token: u64, before: u64) {
         let mut record = self.record();
         record.held += weight;
@@ -55,7 +55,7 @@ impl Witness {
         }
     }
 
-    /// Records a release. Must be called before it.
+    /// Records a release. Must be called before the units become free.
     pub(crate) fn released(&self, weight: u32) {
         if weight == self.limit {
             self.own.with_mut(|_| ());

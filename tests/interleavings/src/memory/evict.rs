@@ -14,12 +14,13 @@ use std::{
 };
 
 /// Keys of shard 0: one more than the shard keeps when they are idle. The hashes have the same seed in the whole
-/// process.
+/// process, so these keys are in shard 0 in every scenario.
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let found = Arc::new(Mutex::new(Vec::new()));
     let keys = Arc::clone(&found);
     explore_once(move || {
         let store = MemorySemaphore::new();
+        // Shard 0 gets only a part of these keys. The assertion below checks that it gets enough.
         let permits: Vec<_> = (0..8_000).map(|key: u64| touch(&store, key)).collect();
         let stored = store.0.shards[0].keys_in_table().into_iter();
         *keys.lock().expect("one thread") = stored.map(whole).collect();

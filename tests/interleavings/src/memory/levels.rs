@@ -87,8 +87,9 @@ impl Keys {
     }
 
     /// Waits for the permit of the key, and releases it.
-    fn wait_and_release(&self, key: usize, permit: Acquire) {
-        let permit = block_on(permit).expect("it is granted");
+    fn wait_and_release(&self, key: usize, acquire: Acquire) {
+        let permit = block_on(acquire).expect("it is granted");
+        // The greatest token when the claim began is not known here. Any token is greater than 0.
         self.witnesses[key].acquired(1, permit.token().expect("it has one"), 0);
         self.release_all(&[key], permit);
     }
@@ -114,7 +115,7 @@ fn two_claims_in_opposite_orders_end() {
 
 /// A claim for both keys, beside a claim for key 0 alone and a release of key 1.
 #[test]
-fn a_claim_of_one_level_races_with_a_claim_of_two() {
+fn a_claim_of_one_level_beside_a_claim_of_two_leaves_both_keys_free() {
     explore(|| {
         let keys = Keys::new();
         let held = keys.take(1).expect("it is free");
@@ -141,11 +142,11 @@ fn a_waiter_beside_a_claim_of_two_levels_is_granted() {
         let joins = keys.spawn(|keys| keys.join_queue(0));
         let both = keys.spawn(|keys| keys.try_all(&[1, 0]));
         keys.release_all(&[0], held);
-        let ([permit], [both]) = (join([joins]), join([both]));
+        let ([acquire], [both]) = (join([joins]), join([both]));
         if let Some(permit) = both {
             keys.release_all(&[1, 0], permit);
         }
-        keys.wait_and_release(0, permit);
+        keys.wait_and_release(0, acquire);
         keys.assert_free();
     });
 }

@@ -135,24 +135,30 @@ fn claim(driver: &Driver<Silent>) -> (HeldPermit<Silent>, Option<Carrier<Silent>
 
 /// The calls that the driver's thread would send now.
 fn carriers(shared: &Arc<Shared<Silent>>) -> Vec<Carrier<Silent>> {
-    let looks = iter::from_fn(|| shared.run_keeper_step().load);
-    looks.map(|load| Carrier::new(shared, load)).collect()
+    let loads = iter::from_fn(|| shared.run_keeper_step().load);
+    loads.map(|load| Carrier::new(shared, load)).collect()
 }
 
-/// Answers a call: grants its claims, and confirms its other commands.
+/// The time on the server's clock, in milliseconds, in all answers.
+const SERVER_NOW: u64 = 1_000_000;
+
+/// Answers a call: grants its claims with token 1 as the only unit held, and confirms its other commands.
 fn answer(carrier: Option<Carrier<Silent>>) {
     let mut carrier = carrier.expect("a call that is sent at once");
     let commands = carrier.commands();
     let answers = commands.iter().map(|command| match command {
         Command::Acquire { claims, .. } => {
             let each = claims.iter().map(|_| Acquired::Granted(vec![(1, 1)]));
-            Answer::Acquired(1_000_000, each.collect())
+            Answer::Acquired(SERVER_NOW, each.collect())
         }
         Command::Release { .. } | Command::Leave | Command::Asking => Answer::Done,
         Command::Refresh { groups, .. } => Answer::Held(vec![true; groups.len()]),
-        Command::Presence(_) => {
-            Answer::Presence(1_000_000, Some(0), Some(1), Some(OperatorLimits::default()))
-        }
+        Command::Presence(_) => Answer::Presence(
+            SERVER_NOW,
+            Some(0),
+            Some(1),
+            Some(OperatorLimits::default()),
+        ),
         Command::Confirm { replicas, .. } => Answer::Replicas(*replicas),
     });
     let answers = answers.collect();
@@ -230,7 +236,7 @@ fn a_claim_whose_carrier_is_dropped_is_sent_by_the_thread() {
 }
 
 #[test]
-fn a_claim_that_is_dropped_with_its_carrier_while_it_is_granted_is_released() {
+fn a_claim_that_is_dropped_while_it_is_granted_is_released() {
     explore_most(|| {
         let world = World::new();
         let (held, carrier) = world.claim();
@@ -239,6 +245,7 @@ fn a_claim_that_is_dropped_with_its_carrier_while_it_is_granted_is_released() {
         answer(carrier);
         other.join().expect("no assertion has failed");
         assert!(!world.knows(id));
+        // The thread is woken to send the release.
         assert!(was_woken(&world.shared));
     });
 }
@@ -272,9 +279,9 @@ fn the_thread_wakes_after_the_last_drops() {
     });
 }
 
-/// The thread checks if it may end, while a claim is made and dropped.
+/// The thread checks if it may end, while a claim is made and dropped together with the last handle.
 #[test]
-fn the_thread_ends_only_after_the_last_claim() {
+fn the_thread_does_not_end_while_a_claim_needs_a_release() {
     explore_most(|| {
         let World {
             driver,

@@ -28,6 +28,7 @@ use std::{
     time::Duration,
 };
 
+/// A wait that never ends, because the clock stands still.
 const WAIT: Duration = Duration::from_secs(60);
 
 /// The serial number of the next waiting claim.
@@ -76,7 +77,7 @@ impl Key {
         key
     }
 
-    /// A key in a shard that is full of idle entries of other keys.
+    /// A key in a shard that is full of idle entries of other keys, with the hashes from 1 on.
     fn in_full_shard(limit: u32) -> Arc<Self> {
         let key = Self::new(limit);
         (1..=IDLE_CAPACITY as u64).for_each(|other| key.touch(other));

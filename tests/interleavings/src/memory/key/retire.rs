@@ -5,13 +5,16 @@
 use super::Key;
 use crate::explore::{explore, join};
 
+/// The hash of the other key. The shard is full without it.
+const OTHER: u64 = 99;
+
 /// The release of another key evicts the idle entry before, between or after two claims.
 #[test]
 fn tokens_grow_across_an_eviction() {
     explore(|| {
         let key = Key::in_full_shard(1);
         key.use_briefly(1);
-        let evicts = key.spawn(|key| key.touch(99));
+        let evicts = key.spawn(|key| key.touch(OTHER));
         let takes = key.spawn(|key| key.use_briefly(1));
         key.use_briefly(1);
         join([evicts, takes]);
@@ -23,7 +26,7 @@ fn tokens_grow_across_an_eviction() {
 fn a_claim_that_joins_a_queue_meets_an_eviction() {
     explore(|| {
         let key = Key::in_full_shard(1);
-        let evicts = key.spawn(|key| key.touch(99));
+        let evicts = key.spawn(|key| key.touch(OTHER));
         let takes = key.spawn(|key| key.take(1).is_ok());
         let waiting = key.join_queue(1);
         let ([()], [taken]) = (join([evicts]), join([takes]));
@@ -42,7 +45,7 @@ fn an_entry_in_use_is_not_evicted() {
     explore(|| {
         let key = Key::in_full_shard(2);
         assert!(key.take(1).is_ok());
-        let evicts = key.spawn(|key| key.touch(99));
+        let evicts = key.spawn(|key| key.touch(OTHER));
         let takes = key.spawn(|key| key.take(1));
         join([evicts]);
         assert!(key.is_kept(), "an entry in use was evicted");

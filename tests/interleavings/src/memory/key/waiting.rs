@@ -109,8 +109,8 @@ fn two_that_join_while_the_unit_is_released_are_granted() {
         let joins = [0, 1].map(|_| key.spawn(|key| key.join_queue(1)));
         key.release(1);
         let mut waiting = join(joins);
-        // One of them has been granted at this point. It must be waited for first, because its release grants the
-        // other.
+        // One claim has been granted at this point. It goes first, because its release grants the other, which the
+        // second list of `listed`, the waiters, still has.
         let queued = key.change(|entry, _| entry.queue.listed(None).1);
         let queued = queued.expect("a unit is held")[0].0.serial;
         waiting.sort_by_key(|waiting| queued == waiting.serial);
@@ -156,8 +156,8 @@ fn two_releases_wake_a_heavy_waiter_and_the_light_one_behind_it() {
     });
 }
 
-/// A waiter leaves while a unit is released. It leaves the queue, or it is granted and releases the unit. A waiter that
-/// is too heavy for the unit no longer blocks the others.
+/// The first waiter leaves while a unit is released: it leaves the queue, or is granted and releases the unit. With
+/// limit 2 it is too heavy for the unit, and blocks the second waiter until it leaves.
 #[test]
 fn the_waiter_behind_one_that_leaves_is_granted() {
     for limit in [1, 2] {
@@ -208,7 +208,7 @@ fn a_claim_that_joins_when_the_last_waiter_leaves_is_granted() {
 
 /// An operator revokes a listed claim, while the claim moves from the waiters to the permits.
 #[test]
-fn a_claim_that_is_granted_while_it_is_revoked_ends_and_is_free() {
+fn a_claim_that_is_granted_while_it_is_revoked_leaves_the_key_free() {
     explore(|| {
         let key = Key::with_held(1, 1);
         let waiting = key.join_listed(1, true);
