@@ -6,8 +6,9 @@ use super::{
     time::Time,
 };
 
-/// The most calls in flight if no refreshes, urgent releases, gathered claims or gathered polls wait. A runtime with
-/// this many calls in flight is busy (rule 19).
+/// The most calls in flight if no refreshes, urgent releases, gathered claims or gathered polls wait. Claims have
+/// gathered once as many wait as are in flight, and polls once they fill a call. A runtime with this many calls in
+/// flight is busy (rule 19).
 pub(super) const FEW_CALLS: usize = 4;
 
 /// The most calls in flight if urgent releases wait, but no refreshes, gathered claims or gathered polls.

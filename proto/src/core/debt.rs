@@ -37,10 +37,12 @@ pub(super) struct Debt {
     held_until: Time,
     /// The number of releases whose calls are not over.
     in_flight: usize,
+    /// The last release that was sent.
     last: Option<Sent>,
     /// True if no acquire can run after the last release that was sent.
     last_release_settles: bool,
-    /// True once such a release was answered. The answer to another release may still report that it found the units.
+    /// True once a release was answered after which no acquire can run. The answer to another release may still report
+    /// that it found the units.
     is_settled: bool,
     /// True if an unanswered release may have run, at least in part.
     may_have_run: bool,

@@ -56,6 +56,7 @@ struct FullTimes {
     recent: HashMap<Arc<str>, Time>,
     /// The previous `recent`.
     older: HashMap<Arc<str>, Time>,
+    /// The time at which `recent` began.
     since: Time,
 }
 
@@ -105,7 +106,7 @@ impl KeyStates {
         }
     }
 
-    /// The same after a grant: the token of each level, and the units that are held there.
+    /// The same after a grant. `grants` has the token of each level, and the units that are held there.
     pub(super) fn note_grant(&mut self, levels: &[ClaimedLevel], grants: &[(u64, u32)], now: Time) {
         for (level, (_, held)) in levels.iter().zip(grants) {
             if held.saturating_add(level.units.id.weight) > level.units.id.limit {
@@ -175,6 +176,7 @@ mod tests {
         );
         fill(&mut keys, "a", start);
         fill(&mut keys, "b", start + FULL_FOR / 2);
+        // Times in steps of two fifths of FULL_FOR: "a" is full for 2.5 steps, and "b" for 3.75.
         for (at, expected) in [(1, [true, true]), (3, [false, true]), (4, [false, false])] {
             let now = start + FULL_FOR * at * 2 / 5;
             assert_eq!(

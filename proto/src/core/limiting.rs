@@ -145,7 +145,7 @@ impl Core {
         if may_exist && !self.has_changed(at) {
             return;
         }
-        // Otherwise the lease has expired on its server.
+        // A lease that has expired on its server needs no release.
         let needs_release = may_exist && lease.remote.may_exist_until() > self.now;
         // An earlier acquire that still runs may be queued at one level, and then frees the wider levels that it names.
         // So all of these levels get new ids.

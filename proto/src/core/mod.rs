@@ -20,6 +20,10 @@
 //! | key | a semaphore. A *key of the store* belongs to no semaphore, such as the set of live processes |
 //! | level | one limit of a claim, at one semaphore. Levels are sorted from narrow (one account) to wide (the fleet) |
 //! | unit | a server stores a unit of a level for each 1 of its weight, or one for the reservation of a budget |
+//! | poll, probe | the acquire that a waiter repeats as its heartbeat; an announcement to a server that fails |
+//! | share | the units of a limit that this process may hold while the server is unavailable, by its policy |
+//! | strict | a permit that must not exist without its server |
+//! | well | a server is well if no process can still treat it as unavailable |
 //! | growth, root | a growth adds units to a permit, its root |
 //! | thread, runtime | the keeper's background thread; a tokio runtime of callers |
 //! | announcement | the thread's periodic call (`Presence`) that reports this process and reads the keys of the store |
@@ -505,7 +509,8 @@ impl Core {
         waits && self.servers[number].is_clock_known() && !self.is_in_outage(number)
     }
 
-    /// The time that the furthest clock known to any process would show now, in microseconds.
+    /// The least first token of a semaphore: the time that the furthest clock known to any process would show now, in
+    /// microseconds.
     pub fn floor(&self, now: Time) -> u64 {
         self.highest.floor(now)
     }
@@ -678,7 +683,8 @@ impl Core {
 
     /// The server that counts processes.
     fn counting_server(&self) -> usize {
-        self.slots.owner_of(self.settings.slots_of_store[1])
+        let [_clock, processes] = self.settings.slots_of_store;
+        self.slots.owner_of(processes)
     }
 
     /// The next event for a caller.

@@ -218,6 +218,7 @@ mod tests {
             let waits = first.map(|first| first - NOW);
             let timeout = Duration::from_millis(250);
             assert_eq!(waits, Some(timeout), "{fault:?}");
+            // Each command is sent again after 20 ms at the earliest, so a second has some 50 calls.
             assert!(!core.reads_limits() && calls < 60, "{fault:?} {calls}");
         }
     }

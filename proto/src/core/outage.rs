@@ -361,6 +361,7 @@ mod tests {
                 calls += 1;
             }
         }
+        // At most the first call, and one for each of the twelve heartbeats of a lease.
         assert!((3..=13).contains(&calls), "{calls} calls in a lease");
     }
 }

@@ -120,6 +120,7 @@ mod tests {
         assert_eq!(fill(&mut queues), FEW + 1);
         let left: VecDeque<_> = queues.take_claims().into_iter().take(100).collect();
         queues.end_cleanup(left);
+        // One more than twice the 100 that were left.
         assert_eq!(fill(&mut queues), 201);
         queues.end_cleanup(VecDeque::new());
         assert_eq!(fill(&mut queues), FEW + 1);

@@ -163,6 +163,7 @@ mod tests {
         let at = |ms: u64| Time::from_millis(100_000 + ms);
         server.observe(1_000_000, (at(0), at(0)));
         server.observe(1_000_744, (at(744), at(1_000)));
+        // The sample is 256 ms below the estimate, and lowers it by a 256th of that.
         assert_eq!(server.clock_at(at(1_000)), 1_000_999);
     }
 

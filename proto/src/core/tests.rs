@@ -11,7 +11,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A lease of ten seconds, and a timeout of a quarter.
+/// A lease of ten seconds, and a timeout of a quarter of a second.
 pub(super) fn settings() -> CoreSettings {
     CoreSettings {
         lease: ms(10_000),
@@ -61,6 +61,7 @@ fn connected(servers: usize) -> Core {
     core
 }
 
+/// The answer to an announcement, with limits of this version: none for version 0, else 2 for the key `wide`.
 fn presence(now: Time, version: u64) -> Answer {
     let limits = match version {
         0 => Vec::new(),
@@ -75,6 +76,7 @@ fn presence(now: Time, version: u64) -> Answer {
     Answer::Presence(server_ms, None, Some(1), Some(limits))
 }
 
+/// Token 7, and one unit is held.
 fn granted() -> Acquired {
     Acquired::Granted(vec![(7, 1)])
 }
@@ -355,12 +357,14 @@ fn claims_fail_at_a_server_that_does_not_report_its_time_and_do_not_pile_up() {
     }
     let failed = events(&mut core);
     let is_failure = |event: &Event| matches!(event, Event::Refused(Refusal::Failed(0)));
+    // The last claims have not reached their deadline, two timeouts after the claim.
     assert!(failed.len() > 1_900 && failed.iter().all(is_failure));
     let waiting: usize = core
         .connections
         .values()
         .map(|connection| connection.queues.len(SendQueue::Claims))
         .sum();
+    // A queue of more than 128 entries is cleaned up.
     assert!(waiting < 200, "{waiting} entries");
 }
 
@@ -992,6 +996,7 @@ fn a_call_has_room_for_twenty_claims_of_a_hundred_units() {
         core.acquire(NOW, RUNTIME, std::slice::from_ref(&heavy));
     }
     let call = core.poll_call(NOW, RUNTIME).expect("claims have gathered");
+    // The first two claims were sent at once.
     assert_eq!(acquired_names(&call).len(), 20);
 }
 
@@ -999,6 +1004,7 @@ fn a_call_has_room_for_twenty_claims_of_a_hundred_units() {
 fn no_call_leaves_while_the_calls_in_flight_have_many_units() {
     let mut core = ready();
     let heavy = LevelClaim {
+        // The bound on the units in flight.
         weight: 12_000,
         limit: 20_000,
         ..level("a", 0)
@@ -1080,6 +1086,7 @@ fn a_failed_announcement_is_repeated_after_a_pause_that_grows() {
             gaps.extend(last.replace(now).map(|last| now - last));
         }
     }
+    // Each pause is twice the one before, but at most a timeout.
     assert_eq!(gaps, [100, 200, 250, 250].map(ms));
 }
 
@@ -1154,6 +1161,7 @@ fn a_permit_within_a_share_reports_the_units_that_the_share_lacks_as_held() {
         let is_decision = |event: &Event| matches!(event, Event::Granted(_) | Event::Refused(_));
         events(&mut core).into_iter().find(is_decision)
     };
+    // The share is two of four units, and the first permit leaves one of them.
     assert_eq!(claim(), Some(Event::Granted(vec![(0, 3, 4)])));
     assert_eq!(claim(), Some(Event::Granted(vec![(0, 4, 4)])));
     let refused = Event::Refused(Refusal::Unavailable(0));
@@ -1235,6 +1243,7 @@ fn the_policy_decides_a_claim_whose_slot_is_unserved_at_its_deadline() {
         let call = call.expect("nothing is in flight");
         core.handle_reply(now, call.id, Ok(vec![unserved]));
         while core.poll_event().is_some() {}
+        // The wait of 100 ms and two timeouts.
         let deadline = NOW + ms(600);
         run(&mut core, deadline, |_, command| answer(deadline, command));
         let mut events = std::iter::from_fn(|| core.poll_event());
@@ -1282,6 +1291,7 @@ fn a_waiting_claim_that_a_server_cannot_run_is_sent_again_every_20_ms() {
         let call = core.calls.keys().next().copied().expect("it is sent");
         core.handle_reply(NOW, call, Ok(vec![Answer::Failed(fault)]));
         let count = count_in_a_second(&mut core, NOW, is_acquire, &Answer::Failed(fault));
+        // At 20, 40, … 980 ms.
         assert_eq!(count, 49, "{fault:?}");
     }
 }
@@ -1334,7 +1344,7 @@ fn a_claim_of_one_lease_is_granted_by_its_first_grant() {
     assert!(events(&mut core).iter().any(is_grant));
 }
 
-/// A lease of ten seconds is refreshed every 3,333 ms, and a tick is 208 ms.
+/// A lease of ten seconds is refreshed every 3,333.3 ms, and a tick is 208.3 ms. The steps of the test are whole ms.
 #[test]
 fn refreshes_of_one_tick_are_one_call_a_third_of_a_lease_after_the_grant() {
     let (mut core, _) = with_permit(&[level("a", 0)]);
@@ -1353,6 +1363,7 @@ fn refreshes_of_one_tick_are_one_call_a_third_of_a_lease_after_the_grant() {
             works(now, command)
         });
     }
+    // The step, and the number of leases.
     assert_eq!(refreshed, [(3_334, 2)]);
 }
 
@@ -1503,6 +1514,7 @@ fn a_growth_merges_the_two_smallest_of_sixteen() {
     let mut grow = |units, merge| {
         let growth = core.grow(NOW, RUNTIME, (root, 0), (units, 1_000), merge);
         let growth = growth.expect("it is held");
+        // The growth with `Merge::Nothing` is not answered, so sixteen are granted.
         if let Some(call) = growth.call.filter(|_| merge == Merge::Smallest) {
             reply(&mut core, NOW, &call, |_, command| works(NOW, command));
         }
@@ -1511,6 +1523,7 @@ fn a_growth_merges_the_two_smallest_of_sixteen() {
     let merged: Vec<_> = (1..=16).map(|units| grow(units, Merge::Smallest)).collect();
     assert_eq!(merged, [0; 16]);
     assert_eq!(grow(1, Merge::Nothing), 0);
+    // The units of the growths of one and of two.
     assert_eq!(grow(1, Merge::Smallest), 3);
 }
 
@@ -1608,7 +1621,7 @@ impl Disorder {
         permit.is_some_and(|permit| permit.is_granted() && permit.adds_to.is_none())
     }
 
-    /// True if such a permit has units to spare at its first level.
+    /// True if a permit is granted, is no growth, and has several units at its first level.
     fn is_divisible(&self, id: PermitId) -> bool {
         self.is_granted_root(id) && self.core.permits[id].levels[0].units.count() > 1
     }

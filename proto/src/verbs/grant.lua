@@ -4,8 +4,8 @@
 --
 -- held   unit of a permit -> lease end, ms of the server's clock
 -- queue  waiter's permit -> its arrival minus its head start, microseconds of the server's clock. In a fair queue: its
---        start tag. A queue is fair from its first claim with a flow until it is empty. The id of a pause -> 0; see
---        pause.lua
+--        start tag, see `start_of` of queue.lua. A queue is fair from its first claim with a flow until it is empty.
+--        The id of a pause -> 0; see pause.lua
 -- alive  waiter's permit -> until when it counts as alive, ms
 --        `arrival` -> the last arrival, if waiters had head starts. Negative, so it cannot be read as an end
 --        `revoked:PROCESS.PERMIT` -> until when the revocation is stored, ms, negative and below -REVOKED
@@ -79,7 +79,7 @@ end
 -- the set.
 
 -- Counts the held units of a contended semaphore, and removes units that have ended. If all have ended, they stay, and
--- the second result is true.
+-- the second result is true. budget.lua replaces this by a function that takes two more arguments.
 local function count_held(key, now)
   local held = KEYS[key]
   local count = call('ZCARD', held)
@@ -92,9 +92,10 @@ local function count_held(key, now)
 end
 
 -- Builds the operations at one instant. They take a semaphore as a table of its keys and of `used`, the number of units
--- held. If `ended` contains the `held` of a semaphore, all its units have ended, and are still in the set. Built only
--- for contended semaphores, because building these functions takes longer than running them. Returns the functions for
--- all callers first, and then those that only `contended_claims` needs.
+-- held. If `ended` contains the `held` of a semaphore, all its units have ended, and are still in the set. With
+-- `is_provisional` the call is for less than a whole lease, so it moves no end back. Built only for contended semaphores,
+-- because building these functions takes longer than running them. Returns the functions for all callers first, and then
+-- those that only `contended_claims` needs.
 local function granting(now, micros, floor, ended, is_provisional)
   -- By queue: the number of waiting claims, and the id of the last claim that has left. That id is still in the set.
   local sizes, last_of = {}, {}

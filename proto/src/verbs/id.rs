@@ -531,6 +531,7 @@ mod tests {
                 }
             }
         }
+        // Nine labels or none, three flows or none, and five units.
         assert_eq!(count, 200);
     }
 

@@ -67,7 +67,7 @@ elseif now + length > ends then
     tell_to_poll(semaphore, old and 1 or 0, 0)
   end
   if waiting_in(queue) == 0 then
-    -- An aborted script may have left the marks of an earlier queue.
+    -- An aborted script may have left the last arrival and the tags of an earlier queue.
     call('ZREMRANGEBYSCORE', alive, text(-REVOKED), '-1')
   end
   local id = ARGV[4] .. text(now) .. ARGV[5]

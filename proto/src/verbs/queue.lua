@@ -76,8 +76,8 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
 
   -- Start-time fair queueing (Goyal, Vin and Cheng, 1996): a claim starts when its flow's last one finishes, or at the
   -- virtual time, which is that of the head. So an idle flow saves nothing up, and no new flow comes before a head that
-  -- does not fit. Returns the start, and the marks to store in `alive`. `others` is the finish of claims without a
-  -- flow, if the queue is fair already.
+  -- does not fit. Returns the start, and the marks to store in `alive`: the virtual time and the finish tags. `others` is
+  -- the finish of claims without a flow, if the queue is fair already.
   local function start_of(level, time, others)
     local queue, alive, flow, cost = level.queue, level.alive, flow_of(level.id, level.queue)
     if others then

@@ -13,6 +13,7 @@
 local now, micros = clock()
 local lease, ended, finish = tonumber(ARGV[1]), {}, nil
 local own = tonumber(string.match(ARGV[3], '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)'), 36)
+-- Claims that are not granted yet are refreshed for less than the lease in their ids; see refresh.lua.
 local is_provisional = lease < own
 local option, expires_at = is_provisional and 'GT' or 'XX', text(now + lease)
 local anything_waits = any_queue(KEYS)

@@ -23,7 +23,7 @@ impl Sink for RecordedRun {
 
 impl CommandSink for RecordedRun {
     fn plain(&mut self, words: &[&dyn Display]) {
-        panic!("it has no script, and {} words", words.len());
+        panic!("a command of {} words runs no script", words.len());
     }
 }
 
@@ -130,6 +130,7 @@ fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
         "n:held", "n:queue", "n:alive", "n:token", "w:held", "w:queue", "w:alive", "w:token",
     ];
     assert_eq!(keys, all);
+    // A run of claims: the number of levels, the number of claims, and the terms of each level.
     let first = ["2", "1", "5 1000 4 9 2000", "0"];
     let ids = [
         "1",
@@ -399,6 +400,7 @@ fn a_reply_that_is_no_page_is_refused() {
 #[test]
 fn a_revocation_is_stored_for_an_hour_or_eight_leases() {
     let id = |lease_ms: &str| format!("p.1.0.0.5.1.{lease_ms}.mwrq6ebf...");
+    // Leases in base 36: ten seconds, 38 minutes, and one that is capped at a day.
     for (lease_ms, stored) in [
         ("7ps", "3600000"),
         ("1cm00", "18144000"),
