@@ -53,14 +53,15 @@ async fn lost(permits: &[Permit]) -> usize {
 }
 
 /// Holds `keys` permits from before a suspension and `keys` from after it. Prints the number of lost permits of each
-/// kind.
-async fn outlives_a_suspension(store: &RedisSemaphore, keys: usize) {
+/// kind. Each output begins with a line break, because the test runner has written to the line.
+async fn hold_across_a_suspension(store: &RedisSemaphore, keys: usize) {
     let before = hold(store, "before", keys).await;
     let start = Instant::now();
     let first = suspended(start);
     // The keeper's thread runs at least once during this sleep.
     sleep(LEASE / 12).await;
     println!("\nholds");
+    // Half of a leap is far more than the rounding of `suspended`.
     while suspended(start) - first < LEAP as f64 / 2.0 {
         sleep(Duration::from_millis(1)).await;
     }
@@ -70,7 +71,7 @@ async fn outlives_a_suspension(store: &RedisSemaphore, keys: usize) {
 }
 
 /// Holds `keys` permits, and prints the number of lost ones.
-async fn watches(store: &RedisSemaphore, keys: usize) {
+async fn hold_and_watch(store: &RedisSemaphore, keys: usize) {
     let permits = hold(store, "k", keys).await;
     println!("\nholds");
     println!("\nlost {}", lost(&permits).await);
@@ -87,8 +88,8 @@ async fn a_process_with_a_clock_of_its_own() {
     let store = builder.lease(LEASE).connect(url.as_str()).await;
     let store = store.expect("it connects");
     match keys.strip_prefix("suspended ") {
-        Some(keys) => outlives_a_suspension(&store, keys.parse().expect("a number")).await,
-        None => watches(&store, keys.parse().expect("a number")).await,
+        Some(keys) => hold_across_a_suspension(&store, keys.parse().expect("a number")).await,
+        None => hold_and_watch(&store, keys.parse().expect("a number")).await,
     }
 }
 

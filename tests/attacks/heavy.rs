@@ -100,7 +100,7 @@ fn builder() -> Builder {
     builder.timeout(TIMEOUT)
 }
 
-async fn stalls_no_other_user(mut rig: Rig) {
+async fn assert_no_other_user_stalls(mut rig: Rig) {
     let mut rounds = Vec::new();
     // For each phase (acquire and release) the best of several rounds counts.
     for _ in 0..ROUNDS {
@@ -116,7 +116,7 @@ async fn stalls_no_other_user(mut rig: Rig) {
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_claims_do_not_stall_other_users_of_the_server() {
     let _alone = alone().await;
-    stalls_no_other_user(Rig::new(builder()).await).await;
+    assert_no_other_user_stalls(Rig::new(builder()).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +129,7 @@ async fn heavy_claims_over_a_long_link_do_not_stall_other_users_of_the_server() 
     let store = builder().connect(rig.proxy.url()).await;
     rig.store = store.expect("it connects");
     warm(&rig.store).await;
-    stalls_no_other_user(rig).await;
+    assert_no_other_user_stalls(rig).await;
 }
 
 /// A script is slow if it takes longer than this, in microseconds. This leaves slack for a busy machine.
@@ -206,10 +206,12 @@ async fn flushed_heavy_permits_are_acquired_again_in_calls_of_bounded_size() {
         "no holder is notified"
     );
     let longest = longest_call(&mut raw).await;
+    // A call has at least one permit of 1,000 units.
     assert!((1_000..=MOST_ARGS).contains(&longest), "{longest}");
 }
 
-/// Makes 300 waiters with 1,000 units each, and lets them be granted at once. Fails if a script was slow.
+/// Makes 300 waiters with 1,000 units each behind a head that does not fit. Then drops the head, so that all are
+/// granted at once. Fails if a script was slow.
 async fn heavy_waiters(store: &RedisSemaphore, raw: &mut Raw, key: &str) -> Result<(), String> {
     let (wait, queue) = (
         Duration::from_secs(30),
@@ -257,7 +259,7 @@ async fn heavy_waiters_that_are_granted_together_stall_no_other_client() {
 /// Makes claims of several kinds, each a weight and a rate per second, over a link with this round trip. In one of
 /// several tries, at least 60 % of the last kind must be granted: a busy machine refuses some. With an earlier bound on
 /// the units in flight, more than half failed in each try.
-async fn are_granted(kinds: &[(u32, u64)], round_trip: Duration) {
+async fn assert_most_are_granted(kinds: &[(u32, u64)], round_trip: Duration) {
     let _alone = alone().await;
     let mut tries = Vec::new();
     for _ in 0..TRIES {
@@ -294,7 +296,7 @@ async fn most_heavy_claims_over_a_slow_link_are_granted() {
         (&[(100, 400)], Duration::from_millis(20)),
         (&[(300, 80), (1, 500)], Duration::from_millis(20)),
     ] {
-        are_granted(kinds, round_trip).await;
+        assert_most_are_granted(kinds, round_trip).await;
     }
 }
 

@@ -24,7 +24,7 @@ use tower_semaphore::{
     redis::{Builder, Credentials, Kind, WhenUnavailable},
 };
 
-/// Shorter than a lease.
+/// Shorter than the lease of the first test, so no lease frees its units in time.
 const BOUND: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +133,7 @@ async fn a_connector_that_panics_leaves_no_permit_behind() {
         let (_, answers) = tokio::join!(end_connections(&mut raw), join_all(claims));
         drop(answers);
     }
+    // Of every three calls one panics, so at least two have.
     assert!(function.calls.load(Relaxed) > 6, "it has been called");
     function.is_at_fault.store(false, Relaxed);
     eventually("nothing is held", BOUND, async || {
@@ -145,9 +146,9 @@ async fn a_connector_that_panics_leaves_no_permit_behind() {
     .await;
 }
 
-/// Asserts that the fault causes an outage, and that the store recovers. This concerns claims, which use the connection
-/// of the caller's runtime, and the keeper's refreshes, which no task awaits.
-async fn is_only_an_outage(function: Function, builder: Builder, server: &RedisServer) {
+/// Asserts that the fault causes an outage, and that the store recovers: claims, which use the connection of the
+/// caller's runtime, and the keeper's refreshes, which no task awaits.
+async fn assert_only_an_outage(function: Function, builder: Builder, server: &RedisServer) {
     let fault = function.fault;
     let mut raw = Raw::connect(server.port()).await;
     let builder = builder.when_unavailable(WhenUnavailable::Admit);
@@ -180,7 +181,7 @@ async fn a_faulty_connector_is_an_outage_and_is_called_rarely() {
         let server = RedisServer::start();
         let function = Function::new(fault, 1);
         let builder = function.connector(RedisSemaphore::builder());
-        is_only_an_outage(function, builder, &server).await;
+        assert_only_an_outage(function, builder, &server).await;
     };
     join_all(FAULTS.map(one)).await;
 }
@@ -195,7 +196,7 @@ async fn a_faulty_credentials_function_is_an_outage_and_is_called_rarely() {
             .await;
         let function = Function::new(fault, 1);
         let builder = function.credentials(RedisSemaphore::builder());
-        is_only_an_outage(function, builder, &server).await;
+        assert_only_an_outage(function, builder, &server).await;
     };
     join_all(FAULTS.map(one)).await;
 }
@@ -223,6 +224,7 @@ async fn connecting_with_a_faulty_function_fails_in_time_and_names_the_function(
             let is_named = match (name, fault) {
                 // The error of a connector is passed on as it is.
                 ("connector", Fault::Fails) => text.contains("no tunnel"),
+                // The error is that of a timeout, and need not name the function.
                 (_, Fault::NeverReturns) => true,
                 (_, Fault::Fails) => text.contains(name) && text.contains("no token"),
                 _ => text.contains(name) && text.contains("panicked"),
@@ -245,6 +247,7 @@ async fn a_connector_that_times_out_at_once_is_called_rarely_while_connecting() 
     let error = connect.await.expect("it ends").expect_err("it fails");
     assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
     let calls = calls.load(Relaxed);
+    // It is called again, but not in a busy loop.
     assert!((2..=100).contains(&calls), "{calls} calls");
 }
 

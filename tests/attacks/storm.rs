@@ -31,6 +31,7 @@ const TIMEOUT: Duration = Duration::from_millis(250);
 /// Much shorter than a lease, so that no lease frees units within this time.
 const SOON: Duration = Duration::from_secs(8);
 const LEASE: Duration = Duration::from_secs(30);
+/// The most storms until each kind of answer was given.
 const MOST_STORMS: usize = 6;
 const KEYS: usize = 6;
 const LIMIT: u32 = 4;

@@ -17,6 +17,8 @@ use tower_semaphore::{
 use tracing::subscriber::DefaultGuard;
 
 const BOUND: Duration = Duration::from_secs(20);
+/// The number of claims that a fault must fail, with the keys from 0 on. Claims that are repeated until the store works
+/// have this number as their key.
 const CLAIMS: u64 = 30;
 
 /// The warnings that this thread logs. The whole test runs in one thread, and so do its claims.
@@ -75,7 +77,7 @@ impl Warnings {
     }
 }
 
-/// Short, because a period of failures ends after one lease without a failure.
+/// Short, because a period of failures ends only after one lease without a failure.
 const LEASE: Duration = Duration::from_secs(3);
 
 fn patient() -> Builder {
@@ -130,12 +132,12 @@ async fn kill_connections(raw: &mut Raw) {
         .await;
 }
 
-/// The command that causes a fault, a text in the error that is logged, and the command that repairs the fault.
+/// The command that causes a fault, a part of the error that is logged, and the command that repairs the fault.
 type Fault<'a> = (&'a str, &'a str, &'a str);
 
-/// Asserts that a fault and its repair are each logged once. If open connections do not notice the fault, they are
-/// killed.
-async fn is_logged_twice(
+/// Asserts that a fault and its repair are each logged once. `is_noticed`: open connections notice the fault. Otherwise
+/// they are killed.
+async fn assert_logged_twice(
     store: &RedisSemaphore,
     raw: &mut Raw,
     (breaks, cause, mends): Fault<'_>,
@@ -146,7 +148,7 @@ async fn is_logged_twice(
     ok(raw, breaks).await;
     if !is_noticed {
         assert_works(store).await;
-        assert!(warnings.lines().is_empty(), "connections go on");
+        assert!(warnings.lines().is_empty(), "open connections work");
         kill_connections(raw).await;
     }
     assert_all_fail(store).await;
@@ -179,7 +181,7 @@ async fn a_password_that_is_set_is_logged_once_and_so_is_its_removal() {
         "uthentica",
         "CONFIG SET requirepass ",
     );
-    is_logged_twice(&store, &mut raw, fault, false).await;
+    assert_logged_twice(&store, &mut raw, fault, false).await;
 }
 
 const ANN: &str = "ACL SETUSER ann on >old ~* &* +@all";
@@ -196,7 +198,7 @@ async fn a_password_that_is_changed_is_logged_once_and_so_is_its_return() {
     let (server, mut raw) = started().await;
     let store = store_of_ann(&server, &mut raw, patient()).await;
     let (breaks, mends) = ("ACL SETUSER ann resetpass >new", "ACL SETUSER ann >old");
-    is_logged_twice(&store, &mut raw, (breaks, "assword", mends), false).await;
+    assert_logged_twice(&store, &mut raw, (breaks, "assword", mends), false).await;
 }
 
 /// The outage policy does not admit claims during a fault that a person must repair.
@@ -208,7 +210,7 @@ async fn a_right_that_a_user_loses_is_logged_once_and_so_is_its_return() {
         let store = store_of_ann(&server, &mut raw, admits).await;
         let breaks = format!("ACL SETUSER ann {rights}");
         let fault = (&*breaks, "permissions to", "ACL SETUSER ann +@all ~*");
-        is_logged_twice(&store, &mut raw, fault, true).await;
+        assert_logged_twice(&store, &mut raw, fault, true).await;
     }
 }
 

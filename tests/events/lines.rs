@@ -118,7 +118,7 @@ async fn answer(_: Request<String>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("done".to_owned()))
 }
 
-/// Logs a refusal in shadow. Faults of the store are logged as in force.
+/// Logs a refusal under a limit in shadow, which only logs. Faults of the store are logged as under limits in force.
 async fn in_shadow() {
     let layer = ConcurrencyLimitLayer::new(1, key::fixed("ann"), MemorySemaphore::new());
     let service = layer.with_shadow(true).layer(service_fn(answer));
@@ -247,6 +247,7 @@ async fn each_line_of_the_docs_is_logged_and_no_other_event() {
         missing.is_empty(),
         "{missing:#?} are not among {written:#?}"
     );
+    // Shows that the lines of the docs were found.
     assert!(documented.len() >= 12);
     let message = |line: &String| {
         let (_, event) = line.split_once("tower_semaphore: ")?;

@@ -62,7 +62,7 @@ async fn protect(raw: &mut Raw) {
     assert_eq!(raw.cmd(&rule).await.text(), "OK");
 }
 
-/// URLs of rare forms, and wrong ones.
+/// URLs of rare forms, and URLs with mistakes.
 fn odd_urls(password: &str) -> Vec<String> {
     [
         "redis+unix:///nowhere.sock?user=ann&pass=SECRET",
@@ -306,7 +306,8 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, command: &str) ->
     }
 }
 
-/// The port of a server that answers everything with this text.
+/// The port of a server that answers everything with this text, several times, because a client may send several
+/// commands together.
 async fn answers_with(answer: String) -> u16 {
     answers(move |_| answer.repeat(8)).await
 }

@@ -190,7 +190,7 @@ async fn over_http2(address: SocketAddr, request: Request<Empty<Bytes>>) -> Resu
     Ok(echoed(TokioIo::new(tunnel)).await)
 }
 
-/// Checks that a tunnel works.
+/// Asserts that a tunnel works, and returns it.
 async fn echoed(mut tunnel: impl AsyncReadExt + AsyncWrite + Send + Unpin + 'static) -> Tunnel {
     tunnel.write_all(b"hello").await.expect("it is open");
     let mut word = [0; 5];

@@ -40,10 +40,12 @@ async fn a_thousand_cancelled_claims_leave_no_task_no_descriptor_and_no_permit()
     let mut raw = Raw::connect(server.port()).await;
     let (descriptors_before, tasks_before) = (descriptors(), tasks());
 
+    // The server answers, and then it is frozen while the claims are made.
     for is_stopped in [false, true] {
         if is_stopped {
             server.stop();
         }
+        // Each claim is polled twice at most, and dropped.
         for polls in 0..1_000 {
             let mut acquire = store.acquire(claim.clone());
             for _ in 0..polls % 3 {
@@ -124,6 +126,7 @@ async fn killing_all_connections_every_100_ms_stops_no_progress_and_leaves_no_de
         most = most.max(descriptors());
         sleep(Duration::from_millis(100)).await;
     }
+    // A replacement may be open before the old connection is closed.
     assert!(most <= before + 4, "{before} descriptors, then {most}");
     assert!(in_flight.most() <= 4, "{} in flight", in_flight.most());
     load.shutdown().await;

@@ -15,6 +15,7 @@ fn ticks() -> Option<u64> {
         let stat = fs::read_to_string(task.path().join("stat")).ok()?;
         let (head, tail) = stat.rsplit_once(')')?;
         let fields: Vec<_> = tail.split_whitespace().collect();
+        // The ticks in user mode and in the kernel, fields 14 and 15. `tail` begins with field 3.
         let ticks = fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?;
         head.ends_with("(tower-semaphore").then_some(ticks)
     });

@@ -85,7 +85,7 @@ while ARGV[at] do
   local terms, width, claim = at + 1, 2 * levels, at + 1 + levels
   at = claim + ARGV[at] * width
   while claim < at do
-    -- The number of claims for these semaphores that fit; 0 or less if anything waits.
+    -- The number of claims for these semaphores that fit, at first more than can follow; 0 or less if anything waits.
     local free, stop = at, claim + width
     for level = 0, levels - 1 do
       local number, limit = ARGV[claim + 2 * level] + 0, ARGV[terms + level]

@@ -76,6 +76,7 @@ for key = 1, #KEYS, 4 do
   end
   at = last + 1
 end
+-- Redis 6.2 puts `@user_script` before the error of a command, Redis 7 does not.
 if type(failure) == 'string' and failure:sub(1, 1) ~= '@' then
   -- If the error were raised again, Redis 7 would put ERR before it, and its code would be lost.
   return redis.error_reply(failure)

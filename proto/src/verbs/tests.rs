@@ -400,7 +400,7 @@ fn a_reply_that_is_no_page_is_refused() {
 #[test]
 fn a_revocation_is_stored_for_an_hour_or_eight_leases() {
     let id = |lease_ms: &str| format!("p.1.0.0.5.1.{lease_ms}.mwrq6ebf...");
-    // Leases in base 36: ten seconds, 38 minutes, and one that is capped at a day.
+    // Leases in base 36: ten seconds, 38 minutes, and more than the cap of a day.
     for (lease_ms, stored) in [
         ("7ps", "3600000"),
         ("1cm00", "18144000"),

@@ -180,6 +180,7 @@ fn the_thread_sends_the_release_of_a_runtime_that_stands_still() {
         drop(held);
         until("it is released", || fake.0.holds("a") == (0, 0));
         let took = since.elapsed();
+        // The thread takes over after a quarter of a timeout.
         assert!(took < timeout * 3 / 4, "{took:?}");
     });
 }

@@ -68,6 +68,7 @@ impl World {
             claims: true,
             ..CoreSettings::default()
         };
+        // The observer, `drop`, ignores all news.
         let driver = Driver::new(Silent, settings, (Box::new(drop), clock));
         let shared = Arc::clone(&driver.0.0);
         shared.change(|rest| {
@@ -215,6 +216,7 @@ fn a_grant_that_arrives_while_its_waker_is_registered_is_seen() {
     });
 }
 
+/// Another claim is made and dropped beside that.
 #[test]
 fn a_claim_whose_carrier_is_dropped_is_sent_by_the_thread() {
     explore_most(|| {
