@@ -76,6 +76,7 @@ async fn measure(store_name: &str, store: Arc<dyn Semaphore>) {
     report(store_name, &all);
 }
 
+/// Prints the waits in units of the average time of a hold: 1 is 20 ms.
 fn report(store: &str, all: &[Latencies]) {
     let title = format!(
         "The wait of an interactive claim under a full limit, {store}, mean holds of 20 ms"
@@ -89,11 +90,12 @@ fn report(store: &str, all: &[Latencies]) {
         "p99 more than with no backlog",
     ];
     let mut table = Table::new(title, &head);
-    let mut least = None;
+    // The p99 of the first load, which has no backlog.
+    let mut without_backlog = None;
     for (load, waits) in LOADS.iter().zip(all) {
         let hold = HOLD.as_secs_f64() * 1e6;
         let [p50, p90, p99] = waits.quantiles([0.5, 0.9, 0.99]).map(|wait| wait / hold);
-        let more = p99 - *least.get_or_insert(p99);
+        let more = p99 - *without_backlog.get_or_insert(p99);
         let figures = [waits.count() as f64, p50, p90, p99, more].map(figure);
         table.row([load.name.to_owned()].into_iter().chain(figures));
     }

@@ -85,9 +85,9 @@
 //!
 //! # Responses that are cut
 //!
-//! [`OnLost::Abort`](crate::OnLost), a crash and the end of a drain cut a response. Over HTTP/1.0, nginx's default
-//! before 1.30, the end of the connection ends a response. nginx then passes the incomplete response on as a *whole*
-//! one. With `proxy_http_version 1.1` the client sees that the response was cut.
+//! [`OnLost::Abort`](crate::OnLost), a crash and the end of the time for a graceful shutdown cut a response. Over
+//! HTTP/1.0, nginx's default before 1.30, the end of the connection ends a response. nginx then passes the incomplete
+//! response on as a *whole* one. With `proxy_http_version 1.1` the client sees that the response was cut.
 //!
 //! # HTTP/2 to the service
 //!
@@ -107,7 +107,7 @@
 //!
 //! nginx repeats a failed GET at another server, but answers a failed POST with 502. So at SIGTERM:
 //!
-//! 1. Close the listener, but accept the connections that wait in it.
+//! 1. Accept the connections that wait in the listener, then close it.
 //! 2. Answer for a quarter of a second with `Connection: close`.
 //! 3. Begin the graceful shutdown of the [chapter on outages](super::outages#deploys).
 //!

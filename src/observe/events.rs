@@ -1,5 +1,5 @@
-//! Events and spans, for the subscriber of the crate `tracing`. No other file names that crate, so no call bypasses
-//! the boundary. Without the feature `tracing` they compile to nothing.
+//! Events and spans, for the subscriber of the crate `tracing`. No other file names that crate, so no call to the
+//! subscriber bypasses `boundary`, which contains its panics. Without the feature `tracing` they compile to nothing.
 
 #![cfg_attr(not(feature = "tracing"), allow(dead_code, unused_variables))]
 

@@ -102,9 +102,9 @@ impl Fleet {
             .await;
     }
 
-    /// A pause that began a while ago: an entry of the queue, see `pause.lua`. `note` is encoded like the label in an
-    /// id.
-    pub(crate) async fn pauses(&mut self, key: &str, note: &str) {
+    /// A pause that began a while ago: an entry of the queue, see `pause.lua`. `note` is encoded like the label in a
+    /// permit's id.
+    pub(crate) async fn add_pause(&mut self, key: &str, note: &str) {
         let (since, end) = (self.now - A_WHILE_AGO, self.now + SOON);
         let length = base36(end - since);
         let id = format!("{MARKET}.0.0.0.0.1.{length}.{since}.1.!.{note}");

@@ -29,13 +29,13 @@ fn assert_done(run: &Run) {
     assert_eq!((run.code, &*run.err), (Some(0), ""), "{run:?}");
 }
 
-/// `429: Retry-After`, encoded as in an id.
+/// `429: Retry-After`, encoded like the label in a permit's id.
 const NOTE: &str = "429~3A~20Retry-After";
 
 #[tokio::test]
 async fn tables_are_as_documented() {
     let mut fleet = Fleet::start().await;
-    fleet.pauses("carl", NOTE).await;
+    fleet.add_pause("carl", NOTE).await;
     for (name, args) in [
         ("usage", "usage concurrency ann"),
         ("usage-paused", "usage concurrency carl"),
@@ -54,7 +54,7 @@ async fn tables_are_as_documented() {
 #[tokio::test]
 async fn keys_are_listed_with_their_counts_and_pauses() {
     let mut fleet = Fleet::start().await;
-    fleet.pauses("carl", NOTE).await;
+    fleet.add_pause("carl", NOTE).await;
     let run = run_line(&fleet.server, "keys concurrency");
     assert_done(&run);
     let mut lines: Vec<_> = run.out.lines().collect();
@@ -108,7 +108,7 @@ async fn json_is_as_documented() {
 #[tokio::test]
 async fn a_pause_is_in_the_json_of_each_command_that_shows_keys() {
     let mut fleet = Fleet::start().await;
-    fleet.pauses("carl", NOTE).await;
+    fleet.add_pause("carl", NOTE).await;
     let json = |args| parsed(&fleet.server, args);
     let usage = json("usage concurrency carl").remove(0);
     let pause = &usage["pause"];
@@ -169,6 +169,7 @@ fn completions_and_manual_pages_are_written() {
     assert_done(&pages);
     let page = folder.path().join("semaphore-set-limit.1");
     let page = fs::read_to_string(page).expect("each command has a page");
+    // A value of LIMIT, beside a number.
     assert!(page.contains("default"));
     let page = folder.path().join("semaphore-pause.1");
     let page = fs::read_to_string(page).expect("each command has a page");

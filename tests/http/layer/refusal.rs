@@ -51,7 +51,7 @@ async fn a_failed_store_is_a_reduced_capacity_problem() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_names_the_limit_that_refused() {
-    // Under this store's limit for the fleet, 6 of 7 units are held.
+    // This store always refuses. Its answer has a limit of 7 and 6 held units, so that `r` is not 0.
     let answer = answer(Fleet, request("alice")).await;
     assert_eq!(answer.status(), 429);
     let policy = r#""fleet";q=7;qu="concurrent-requests""#;
@@ -178,7 +178,7 @@ async fn a_store_s_error_is_in_no_response() {
     assert!(!String::from_utf8_lossy(&body).contains("connection refused"));
 }
 
-/// A custom response to a rejection, with the error, the limit, the policy and the path.
+/// A custom response to a rejection. Its text is `ERROR, LIMIT by POLICY at PATH`.
 fn custom(rejection: &Rejection) -> Response<String> {
     let said = match rejection.reason() {
         Reason::Acquire {
@@ -237,8 +237,8 @@ async fn a_custom_rejection_may_change_the_usual_response() {
 #[tokio::test]
 async fn a_custom_rejection_may_be_a_response_of_axum() {
     let layer = limit(0, MemorySemaphore::new()).with_rejection(|rejection| {
-        let held = rejection.reason().clone();
-        (StatusCode::IM_A_TEAPOT, format!("{held:?}")).into_response()
+        let reason = rejection.reason().clone();
+        (StatusCode::IM_A_TEAPOT, format!("{reason:?}")).into_response()
     });
     let answer = send(&layer.layer(ok()), request("alice")).await;
     assert_eq!(answer.status(), StatusCode::IM_A_TEAPOT);

@@ -125,7 +125,7 @@ async fn in_memory_a_limit_in_shadow_predicts_the_refusals_of_one_in_force() {
 /// time of a round trip matters less.
 #[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread")]
-async fn over_redis_a_limit_in_shadow_predicts_about_the_refusals_of_one_in_force() {
+async fn over_redis_a_limit_in_shadow_predicts_roughly_the_refusals_of_one_in_force() {
     use std::env;
     use testing::{redis::RedisServer, stores::redis};
 

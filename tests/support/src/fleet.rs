@@ -42,6 +42,7 @@ impl Process {
 
     /// Starts a process with more environment variables.
     pub fn with(url: &str, lease: Duration, environment: &[(&str, String)]) -> Self {
+        // The test is in the root, so the path of its module is empty.
         let mut child = child("", CHILD)
             .env(URL, url)
             .env(LEASE, lease.as_millis().to_string())

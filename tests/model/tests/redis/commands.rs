@@ -4,7 +4,7 @@
 
 use crate::as_in_model;
 use testing::{redis::RedisServer, resp::Raw, rng::Rng};
-use tower_semaphore_model::stand_in::{Reply as Expected, StandIn};
+use tower_semaphore_model::stand_in::{Reply, StandIn};
 
 /// A random command that the scripts use, on a few keys and members.
 fn command(rng: &mut Rng) -> Vec<String> {
@@ -63,18 +63,14 @@ fn command(rng: &mut Rng) -> Vec<String> {
 
 /// Compares two replies. A time to live, which is a large number, may be up to ten minutes shorter in the real server.
 /// `is_hash` is true if the reply has the fields of a hash.
-fn is_same(
-    real: &Result<Expected, String>,
-    model: &Result<Expected, String>,
-    is_hash: bool,
-) -> bool {
+fn is_same(real: &Result<Reply, String>, model: &Result<Reply, String>, is_hash: bool) -> bool {
     match (real, model) {
-        (Ok(Expected::Int(real)), Ok(Expected::Int(model))) if *model > 1_000_000 => {
+        (Ok(Reply::Int(real)), Ok(Reply::Int(model))) if *model > 1_000_000 => {
             (0..600_000).contains(&(model - real))
         }
         // The fields of a hash come in any order.
-        (Ok(Expected::List(real)), Ok(Expected::List(model))) if is_hash => {
-            let pairs = |items: &[Expected]| {
+        (Ok(Reply::List(real)), Ok(Reply::List(model))) if is_hash => {
+            let pairs = |items: &[Reply]| {
                 let mut pairs: Vec<_> = items.chunks(2).map(|pair| format!("{pair:?}")).collect();
                 pairs.sort();
                 pairs

@@ -30,6 +30,7 @@ async fn delayed() -> (RedisServer, Proxy, Store) {
 
 /// The id of a permit that does not exist.
 fn unknown(permit: usize) -> String {
+    // The limit, the weight, and the lease in milliseconds.
     id("aaaa", permit as u64, [9, 1, 2_000])
 }
 
@@ -49,7 +50,7 @@ async fn send_times_of_a_crowd() -> Vec<Instant> {
 
 /// A call ends `DELAY` after it was sent at the earliest, so any call and the 32nd after it are sent at least `DELAY`
 /// apart. A round may fail on a busy machine: the proxy may see a call late, and a waiting call is sent anyway once no
-/// call has ended for a second.
+/// call has ended for a second, because the calls before it may not be polled any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_wait_their_turn_for_longer_than_the_timeout_and_succeed() {
     let round = async || {
