@@ -192,7 +192,7 @@ impl Entry {
     /// Looks at a budget's queue after a claim was refused. Otherwise a first waiter that is not polled would keep its
     /// place and block claims that do not wait.
     #[cold]
-    pub(super) fn after_refusal(&mut self, counts: &mut Counts) -> Vec<WaiterNotice> {
+    pub(super) fn look_at_budget_queue(&mut self, counts: &mut Counts) -> Vec<WaiterNotice> {
         match self.budget {
             None => Vec::new(),
             Some(_) => self.grant(counts),

@@ -68,7 +68,7 @@ fn try_all(keys: &Keys, claims: &[Claim]) -> Result<Few<MemoryLevel>, AcquireErr
     for (claim, units, place) in wanted.clone() {
         let (entry, counts) = tables.table(place).entry(place.0, claim);
         if !entry.admits(units) {
-            let (refusal, notices) = (entry.refusal(units), entry.after_refusal(counts));
+            let (refusal, notices) = (entry.refusal(units), entry.look_at_budget_queue(counts));
             drop(tables);
             deliver(notices);
             return Err(refusal.error(claim.policy()));
@@ -99,7 +99,7 @@ pub(super) fn acquire_budgets(
         let (entry, counts) = tables.table(place).entry(place.0, claim);
         entry.drop_ended_pause();
         if let Err(refusal) = entry.admits_in_turn(details) {
-            let notices = entry.after_refusal(counts);
+            let notices = entry.look_at_budget_queue(counts);
             drop(tables);
             deliver(notices);
             return Err((at, refusal));

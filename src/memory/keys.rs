@@ -103,7 +103,7 @@ impl Keys {
 
     /// The refusal of a claim that would wait for its own request, which holds a permit of the semaphore through an
     /// outer layer.
-    pub(super) fn refusal_by_own_permit(&self, claim: &Claim) -> Option<AcquireError> {
+    pub(super) fn refusal_by_outer_permit(&self, claim: &Claim) -> Option<AcquireError> {
         if claim.outer().is_empty() {
             return None;
         }

@@ -24,8 +24,9 @@ use tokio::time::Instant;
 /// keys.
 pub(super) const SHARDS: usize = 64;
 
-/// The most idle entries that a shard keeps, because the next claim is likely to be for a recent key. If more entries
-/// are in use, it keeps up to their number. A capacity of 128 was slower in a measurement with 10,000 keys.
+/// The largest number of idle entries that a shard keeps, because the next claim is likely to be for a recent key. If
+/// more entries are in use, it keeps up to their number. A capacity of 128 was slower in a measurement with 10,000
+/// keys.
 pub(super) const IDLE_CAPACITY: usize = 64;
 
 /// A table of entries. Aligned so that no two shards share a cache line.
@@ -33,6 +34,7 @@ pub(super) const IDLE_CAPACITY: usize = 64;
 pub(super) struct Shard(Mutex<ShardTable>);
 
 pub(super) struct ShardTable {
+    /// One for each policy, key and window: a key has an entry without a window, and one for each window of a budget.
     entries: HashTable<Entry>,
     counts: Counts,
     ids: EntryIds,
@@ -75,7 +77,8 @@ impl Shard {
         }))
     }
 
-    /// Acquires the units of a claim, if they fit, no claim waits, and the key is not paused.
+    /// Acquires the units of a claim, if they fit, no claim waits, and the key is not paused. Lists the permit for
+    /// operators under the details `listed`, if given.
     #[inline]
     pub(super) fn acquire(
         &self,
@@ -86,7 +89,7 @@ impl Shard {
         let (mut table, units) = (self.0.lock(), claim.checked_units());
         let (entry, counts) = table.entry(hash, claim);
         if !entry.admits(units) {
-            let (refusal, notices) = (entry.refusal(units), entry.after_refusal(counts));
+            let (refusal, notices) = (entry.refusal(units), entry.look_at_budget_queue(counts));
             drop(table);
             deliver(notices);
             return Err(refusal);
@@ -107,8 +110,8 @@ impl Shard {
         let mut table = self.0.lock();
         let (entry, counts) = table.entry(hash, claim);
         entry.join(waiting, wait, max_waiting)?;
-        // Read before the grant. Otherwise the pause could end between the two: nothing would be granted, and this
-        // claim would not know when to look again.
+        // If the pause were read after the grant, it could end in between: it would have prevented the grant, but would
+        // not be returned, and this claim would not know when to look again.
         let pause = entry.pause_in_force().map(|pause| pause.until);
         let (id, granted) = (entry.id, entry.grant(counts));
         drop(table);
@@ -116,7 +119,7 @@ impl Shard {
         Ok((id, pause))
     }
 
-    /// Pauses the key of a claim: its entries of all windows.
+    /// Pauses the key of a claim under its policy: the entries of all windows, and the entry without a window.
     pub(super) fn pause(&self, hash: u64, claim: &Claim, pause: &Pause) {
         let mut table = self.0.lock();
         let id = table.entry(hash, claim).0.id;
@@ -125,7 +128,7 @@ impl Shard {
         deliver(notices.unwrap_or_default());
     }
 
-    /// Pauses the key of an entry: its entries of all windows. Returns false if the entry does not exist.
+    /// The same for the key of an entry. Returns false if the entry does not exist.
     pub(super) fn pause_entry(&self, hash: u64, id: u64, pause: &Pause) -> bool {
         let notices = self.0.lock().pause_windows(hash, id, pause);
         let is_there = notices.is_some();
@@ -233,14 +236,15 @@ impl<'a> Tables<'a> {
         Self(shards.map(|shard| shard.map(|table| table.lock())))
     }
 
-    /// Returns the table of a place that was given to [`lock`](Self::lock), so that it is locked already.
+    /// Returns the table of a place. The place must have been given to [`lock`](Self::lock), because a table that is
+    /// locked only here is locked out of order.
     pub(super) fn table(&mut self, (hash, shard): KeyPlace<'a>) -> &mut ShardTable {
         self.0[shard_number(hash)].get_or_insert_with(|| shard.0.lock())
     }
 }
 
 impl ShardTable {
-    /// Returns the entry of a claim's key. Makes the entry if it does not exist.
+    /// Returns the entry of a claim's policy, key and window. Makes the entry if it does not exist.
     #[inline]
     pub(super) fn entry(&mut self, hash: u64, claim: &Claim) -> EntryMut<'_> {
         let entry = match self.entries.find_entry(hash, |entry| entry.is_for(claim)) {

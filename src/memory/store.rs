@@ -103,7 +103,7 @@ impl MemorySemaphore {
         }
         if let Some(full) = claims
             .into_iter()
-            .find_map(|claim| self.0.refusal_by_own_permit(claim))
+            .find_map(|claim| self.0.refusal_by_outer_permit(claim))
         {
             return Acquire::ready(Err(full));
         }

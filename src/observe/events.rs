@@ -85,7 +85,8 @@ events! {
          with_policy"
     }
 
-    /// The first of several extractors found nothing, as if the client had sent no key.
+    /// An extractor of `key::first_of` found no extension. Like a key that the client did not send, this lets the next
+    /// extractor look.
     DEBUG no_extension(extension: &str) { extension, "a request has no such extension, so the next extractor counts" }
 
     /// A request has no matched path, although its extractor is `key::matched_path`.
@@ -121,7 +122,8 @@ events! {
         "limits that operators had set are lost, because the server has lost data: what it has now is in force"
     }
 
-    /// A server does not report the limits of operators to this process.
+    /// A server does not report the limits of operators to this process, for example because its user has no right to
+    /// read them.
     WARN limits_untold() {
         "the server does not tell the limits that operators set, as without a right to them: those known stay in force"
     }

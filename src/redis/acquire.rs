@@ -36,7 +36,7 @@ impl Store {
         let claims = claims.as_slice();
         if let Some(full) = claims
             .iter()
-            .find_map(|claim| self.refusal_by_own_permit(claim))
+            .find_map(|claim| self.refusal_by_outer_permit(claim))
         {
             return Err(full);
         }
@@ -86,7 +86,7 @@ impl Store {
 
     /// The refusal of a claim if its own request already holds a permit of the same semaphore, because the claim would
     /// wait for a permit that its own request keeps.
-    fn refusal_by_own_permit(&self, claim: &Claim) -> Option<AcquireError> {
+    fn refusal_by_outer_permit(&self, claim: &Claim) -> Option<AcquireError> {
         if claim.outer().is_empty() {
             return None;
         }
