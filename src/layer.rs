@@ -64,9 +64,9 @@ use tower_layer::Layer;
 /// stream may be hours. [`Rejection`](crate::Rejection) describes the response to a refused client.
 ///
 /// The layer does not read a call's deadline (`grpc-timeout`), but a wait ends with it anyway: tonic drops a call whose
-/// deadline is over, and a client resets the call. Both remove the claim from the queue. To refuse such a call earlier,
-/// end its wait with its [`grpc_timeout`](crate::key::grpc_timeout): see
-/// [`Claim::with_wait_until`](crate::Claim::with_wait_until).
+/// deadline is over, and a client resets the call. Both remove the claim from the queue. To refuse such a call instead,
+/// let its wait end before its deadline: see [`Claim::with_wait_until`](crate::Claim::with_wait_until) and
+/// [`grpc_timeout`](crate::key::grpc_timeout).
 ///
 /// Around a channel of tonic either layer works too. With
 /// [`GlobalConcurrencyLimitLayer`](crate::GlobalConcurrencyLimitLayer) a generated client waits until the limit has
@@ -90,16 +90,17 @@ use tower_layer::Layer;
 /// each of the two, with [`with_policy`](Self::with_policy). Two handles that were connected to one Redis separately
 /// count as one store if their users may run `INFO` and the server was not restarted in between.
 ///
-/// The inner limit finds the mistake in its store's answer, and holds nothing then. Its claims contain the semaphores
-/// of the outer limits, so the stores of this crate refuse such a request at once instead of letting it wait in vain.
-/// If one of the two limits is [in shadow](Self::with_shadow), the mistake is only logged. In a custom store the layer
-/// finds the mistake if the store [has ids](crate::semaphore::Grant::semaphore), and before a wait if the store
+/// The inner limit finds the mistake in its store's answer, and holds nothing then. Its claims contain the ids of the
+/// outer limits' semaphores, so the stores of this crate refuse such a request at once instead of letting it wait in
+/// vain. If one of the two limits is [in shadow](Self::with_shadow), the mistake is only logged. In a custom store the
+/// layer finds the mistake if the store [has ids](crate::semaphore::Grant::semaphore), and before a wait if the store
 /// [compares them](crate::Claim::is_within).
 ///
-/// A request is under a limit until the end of its response, or of the call if it fails. A client such as hyper-util's
-/// may give back a request that it has not sent, with its extensions. If a middleware outside of the limit sends it
-/// again, the permit of the first attempt is no outer limit. The layer removes such a permit from the extensions before
-/// it acquires the next one. A handler that still needs the permit keeps a clone.
+/// A middleware outside of the limit may send a request again, with the extensions of the first attempt: a client such
+/// as hyper-util's gives back a request that it has not sent. The permit of that attempt does not count as an outer
+/// limit, because a request is under a limit only until the end of its response, or of the call if it fails. The layer
+/// removes such a permit from the extensions before it acquires the next one. A handler that still needs the
+/// permit keeps a clone.
 ///
 /// # Limits that change
 ///
