@@ -23,6 +23,8 @@ struct Load {
     limit: u32,
 }
 
+/// At the full loads the tasks use the whole limit. A release then may let another claim in, so it is sent at once
+/// unless another call of the process will soon include it.
 const LOADS: [Load; 5] = [
     Load {
         name: "1 task, limit 1,000",

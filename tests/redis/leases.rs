@@ -291,7 +291,8 @@ async fn a_release_whose_future_is_not_polled_is_sent_and_so_are_earlier_drops()
     drop(dropped);
     let release = released.release();
     let both = || async { (other.acquire(claim(2)).await, other.acquire(claim(2)).await) };
-    // `BOUND` is half the timeout of a call, so this fails if the release was built but not sent.
+    // A release that was built but not sent would be repeated after the timeout of its call at the earliest, which is
+    // twice `BOUND`.
     eventually("both are free", BOUND, async || {
         matches!(both().await, (Ok(_), Ok(_)))
     })

@@ -9,10 +9,10 @@ use crate::{
 };
 use std::time::Duration;
 
-/// By default the layer reads 8 MiB of a refused upload.
 const MB: usize = 1_000_000;
 
-/// Asserts that a proxy forwards each refusal, and that another account's requests are always served.
+/// Asserts that a proxy forwards the refusal of each upload, which is of the account `client::FULL`, and that another
+/// account's requests are always served.
 async fn assert_refuses_one_account_and_serves_another(proxy: &Proxy, sizes: &[usize]) {
     for &bytes in sizes {
         for _ in 0..10 {
@@ -27,6 +27,7 @@ async fn assert_refuses_one_account_and_serves_another(proxy: &Proxy, sizes: &[u
     }
 }
 
+/// Two servers that read refused uploads of up to 8 MiB, the default, to their end.
 async fn start_two() -> [Service; 2] {
     [Service::start().await, Service::start().await]
 }

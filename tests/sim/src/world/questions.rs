@@ -55,6 +55,8 @@ impl World<'_> {
             return;
         }
         if let OperatorAction::Pause(time) = action {
+            // Noted before the question is sent, as in the library: claims that are decided without the server observe
+            // the pause at once. The end of a pause is noted only when the server has confirmed it.
             let local = process.local(self.now);
             self.note_pause(at, key, Some(local + time));
         }
@@ -73,7 +75,7 @@ impl World<'_> {
             under_way: None,
             is_lost: false,
         };
-        // A unique number, because the sending of each question schedules events.
+        // The number of events so far. It is unique, because sending a question schedules at least one event.
         let (number, deadline) = (self.scheduled, asked.deadline);
         let may_repeat = repeat == Repeat::EvenIfRun;
         self.judge
@@ -94,8 +96,8 @@ impl World<'_> {
         }
     }
 
-    /// Builds the question's script by the header of the Lua file, and reports a violation if the shipped encoding
-    /// differs. Returns `None` if the question has no target.
+    /// Builds the question's script without the shipped encoder, as the header of the Lua file describes it. Reports a
+    /// violation if the shipped encoding differs. Returns `None` if the question has no target.
     fn script_of(
         &mut self,
         at: usize,
@@ -104,12 +106,12 @@ impl World<'_> {
     ) -> Option<(Script, Repeat)> {
         let name = wire::name(key);
         let process = &self.processes[at];
-        let pausing = |time: Option<Duration>| verbs::Query::Pause {
+        let pause_query = |time: Option<Duration>| verbs::Query::Pause {
             name: &name,
             floor: 0,
             pause: time.map(|time| (time, "")),
         };
-        let paused = |length| wire::pause(key, &process.settings.process, length);
+        let pause_script = |length| wire::pause(key, &process.settings.process, length);
         // The query borrows these.
         let (first, id);
         let (script, query, repeat) = match action {
@@ -121,9 +123,13 @@ impl World<'_> {
             }
             OperatorAction::Pause(time) => {
                 let length = time.as_millis() as u64;
-                (paused(length), pausing(Some(time)), Repeat::EvenIfRun)
+                (
+                    pause_script(length),
+                    pause_query(Some(time)),
+                    Repeat::EvenIfRun,
+                )
             }
-            OperatorAction::Resume => (paused(0), pausing(None), Repeat::IfNotRun),
+            OperatorAction::Resume => (pause_script(0), pause_query(None), Repeat::IfNotRun),
             OperatorAction::Revoke(pick) => {
                 let View { held, queue, .. } = self.servers[self.home(key)].view(key);
                 let ids = held.into_iter().chain(queue).map(|(id, _)| id);
@@ -160,6 +166,7 @@ impl World<'_> {
         }
         asked.attempts += 1;
         let attempt = asked.question.attempt(|slot| core.server_at(slot));
+        // The first runtime is that of the keeper's thread, so operators ask from the last.
         let runtime = process.settings.runtimes - 1;
         let link = process.link(runtime, attempt.server);
         let sent = Sent {
@@ -212,6 +219,7 @@ impl World<'_> {
         if !self.servers[number].is_up || is_broken && loses_if_broken {
             return self.lose_attempt(sent);
         }
+        // A server that is not ready, or that Sentinels have replaced, refuses every question as unavailable.
         let refused = match self.servers[number].is_ready(self.now) && !is_misled {
             true => self.redirects(number, &script),
             false => Some(Refused::Loading),
@@ -356,6 +364,7 @@ impl World<'_> {
         let process = &self.processes[asked.process];
         let place = self.schedule.slots.place(asked.key);
         let home = self.home(asked.key);
+        // The slot's owner, the server that has its keys, and the one to which it moves.
         let places = place.map(|place| [place.owner, place.home, place.moves_to.unwrap_or(home)]);
         let servers = places.unwrap_or([home; 3]).into_iter();
         let mut servers = servers.chain(asked.under_way.map(|sent| sent.attempt.server));
@@ -369,7 +378,7 @@ impl World<'_> {
                 && self.now >= link.stalled_until.max(link.deaf_until)
         };
         // An attempt gets no answer if its connection was replaced.
-        let is_over_old = asked.under_way.is_some_and(|sent| {
+        let is_link_replaced = asked.under_way.is_some_and(|sent| {
             let runtime = process.settings.runtimes - 1;
             let link = process.settings.link(runtime, sent.attempt.server);
             process.links[link].generation != sent.generation
@@ -385,7 +394,11 @@ impl World<'_> {
             Some(_) => false,
         };
         let is_poisoned = self.servers[home].is_poisoned(asked.key);
-        !is_over_old && process.runs(self.now) && servers.all(is_well) && is_served && !is_poisoned
+        !is_link_replaced
+            && process.runs(self.now)
+            && servers.all(is_well)
+            && is_served
+            && !is_poisoned
     }
 }
 
