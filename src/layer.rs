@@ -25,10 +25,10 @@ use tower_layer::Layer;
 /// dropping the last clone releases the permit. So a handler that keeps the permit, or the
 /// request, keeps its units in use. A handler that answers with a tunnel must keep the permit, because the body of such
 /// a response ends before the connection does. Tunnels are WebSockets and other upgrades over HTTP/1.1, and CONNECT,
-/// which over HTTP/2 opens WebSockets too. `hyper::upgrade::on` drops the permit in the request; the [guide](crate)
-/// shows how a handler keeps it. With the feature `tracing` the layer logs one warning if such a body ends and no other
-/// clone of the permit lives. Under several limits that one permit stands for all of them. With the feature `axum` the
-/// permit is an extractor; without it, extract `Extension<Permit>`:
+/// which over HTTP/2 opens WebSockets too. `hyper::upgrade::on(request)` takes the whole request, and with it the
+/// permit; the [guide](crate) shows how a handler keeps it. With the feature `tracing` the layer logs one warning if
+/// such a body ends and no other clone of the permit lives. Under several limits that one permit stands for all of
+/// them. With the feature `axum` the permit is an extractor; without it, extract `Extension<Permit>`:
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {

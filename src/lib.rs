@@ -113,8 +113,8 @@
 //! - `tracing`: a span for each wait, and events of refusals, losses and outages. [`observe`] has an
 //!   example of each.
 //!
-// Links to a feature's items go to this crate, or to docs.rs without the feature. The first definition of a link
-// counts.
+// Links to a feature's items go to this crate, or to docs.rs without the feature: `docs_rs.md` is last, because
+// Markdown takes the first definition of a link.
 #![cfg_attr(feature = "redis", doc = include_str!("guide/links/redis.md"))]
 #![cfg_attr(feature = "axum", doc = include_str!("guide/links/axum.md"))]
 #![doc = include_str!("guide/links/docs_rs.md")]

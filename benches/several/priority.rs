@@ -25,6 +25,7 @@ const HOLD: Duration = Duration::from_millis(20);
 /// The average pause of an interactive client between two requests.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// An interactive claim passes the batch claims that arrived within this time before it.
 const HEAD_START: Duration = Duration::from_secs(30);
 
 /// The load of batch clients, and the head start of the interactive claims.

@@ -48,7 +48,7 @@ async fn send_times_of_a_crowd() -> Vec<Instant> {
     sent.iter().map(|seen| seen.at).collect()
 }
 
-/// A call ends `DELAY` after it was sent at the earliest, so any call and the 32nd after it are sent at least `DELAY`
+/// No call ends earlier than `DELAY` after it was sent, so any call and the 32nd after it are sent at least `DELAY`
 /// apart. A round may fail on a busy machine: the proxy may see a call late, and a waiting call is sent anyway once no
 /// call has ended for a second, because the calls before it may not be polled any more.
 #[tokio::test(flavor = "multi_thread")]
