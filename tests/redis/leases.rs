@@ -74,6 +74,23 @@ async fn a_late_subscription_finds_the_revocations_that_it_missed() {
     until_lost(&permit).await;
 }
 
+/// A permit of a semaphore, and one of a budget, which would go on if its reservation had only ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_whose_message_is_lost_is_found_by_a_refresh() {
+    let budget = claim(1).with_window(BOUND).with_estimate(1);
+    for claim in [claim(1), budget] {
+        let rig = Rig::new(RedisSemaphore::builder().lease(LEASE)).await;
+        let permit = rig.store.acquire(claim).await.expect("there is room");
+        rig.proxy.drop_pushes(true);
+        let operator = store(&rig.server).await;
+        let (policy, key) = (permit.policy(), "a".into());
+        let usage = operator.usage(policy, &key).await.expect("it answers");
+        let revoked = operator.revoke(policy, &key, &usage.held[0].id).await;
+        assert!(revoked.expect("it answers"));
+        until_lost(&permit).await;
+    }
+}
+
 /// The ids of the leases that hold units. The member of a lease's first unit is the id. Each further unit's member is
 /// the id, a colon and a number.
 async fn ids_of_held(raw: &mut Raw) -> BTreeSet<String> {

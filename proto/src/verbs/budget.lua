@@ -10,15 +10,16 @@
 --         permits have reserved and not settled; how many units return within a window, the limit of the last grant; and
 --         what has returned of the next unit, in parts: a unit has as many parts as the window has ms
 --         `pause` -> END ID of a pause of the key, see pause.lua
---         window:reservation -> how many of its units its holder has settled. Without this field the claim is not granted yet
+--         window:reservation -> how many of its units its holder has settled; `-` while its claim is not granted yet; `!`
+--         once the reservation has ended
 --
 -- Spent units return with time, and reserved units do not. A grant reserves, a settlement moves units from reserved to
 -- spent, and the end of a permit frees what is left. So nothing is returned twice. All numbers are integers, and CREDIT
 -- keeps what a rounding leaves.
 --
--- Members stay until `close`, because a cluster's node may abort a script that names a key that it has emptied. A script can
--- fail midway. So one command takes the rest of a reservation from RESERVED and sets its field to its whole weight. The member
--- and the field are removed later.
+-- A script can fail midway. So one command changes a reservation's field together with the state. A member without a field, or
+-- with that of an ended reservation, counts for nothing. `close` removes it, because a cluster's node may abort a script that
+-- names a key that it has emptied. If the script fails before, it stays until its end.
 
 budgets = {}
 
@@ -91,10 +92,10 @@ local function outlive(budget, lease, is_new)
   if is_new or left < needed then
     -- Never shorter than before: the leases of others may be longer.
     local ttl = math.max(math.min(math.ceil(needed * 1.25), MOST_EXACT), left)
-    call('PEXPIRE', budget.held, text(ttl))
     if call('PTTL', budget.hash) < ttl then
       call('PEXPIRE', budget.hash, text(ttl * 1.25))
     end
+    call('PEXPIRE', budget.held, text(ttl))
     budget.is_empty = false
   end
 end
@@ -105,13 +106,13 @@ local function limit_and_weight(id)
   return tonumber(limit or '0', 36), tonumber(weight or '0', 36)
 end
 
--- Returns how many units a reservation has settled, as text, or false.
-local function settled_of(budget, id)
+-- Returns the field of a reservation, or nothing if the reservation has none or has ended.
+local function field_of(budget, id)
   local known = budget.known[id]
   if known == nil then
     known = call('HGET', budget.hash, budget.prefix .. id)
   end
-  return known
+  return known ~= '!' and known or nil
 end
 
 -- The scripts find a budget by its `held`. From here on the functions of grant.lua know budgets too.
@@ -146,7 +147,8 @@ count_held = function(key, now, may_wait, id)
   end
   if not is_empty and first[2] + 0 <= now then
     rarely().remove_ended(budget, now)
-  elseif is_empty and budget.reserved > 0 then
+  elseif is_empty and (budget.reserved > 0 or now - budget.at > 2 * budget.window) then
+    -- Only after this time can `held` have expired.
     rarely().spend_reserved(budget)
   end
   move_to(budget, now)
@@ -157,7 +159,7 @@ count_held = function(key, now, may_wait, id)
   end
   if fields[2] then
     rarely().enter_pause(budget, fields[2], now)
-  elseif is_pause(budget.head) and budget.window > 0 then
+  elseif is_pause(budget.head) then
     -- The hash alone shows that a key is paused. The pause was ended, or the hash is lost.
     budget.has_other_pause = call('ZADD', KEYS[key + 2], 'XX', 'CH', 0, budget.head) == 1
   end
@@ -171,13 +173,14 @@ local function is_reserved(budget, id, now)
     return false
   end
   -- Usually a key has one reservation, which is read already.
-  return id == budget.first_id or (call('ZSCORE', budget.held, id) or 0) + 0 > now
+  local is_there = id == budget.first_id or (call('ZSCORE', budget.held, id) or 0) + 0 > now
+  return is_there and field_of(budget, id) ~= nil
 end
 
 -- Settles a reservation of `weight` units. Only the growth of a total counts. Returns the units that are still reserved, and
 -- the new total. `is_new`: no earlier settlement counts.
 local function settle(budget, id, weight, total, is_new)
-  local before = tonumber(not is_new and settled_of(budget, id) or 0)
+  local before = not is_new and tonumber(field_of(budget, id)) or 0
   total = math.max(total, before)
   budget.spent = budget.spent + total - before
   budget.known[id] = text(total)
@@ -201,12 +204,9 @@ local function reserve(budget, id, terms, now, expires_at)
     local is_rate = string.find(terms, ' rate', 1, true)
     local _, settled = settle(budget, id, weight, is_rate and weight or 0, is_new)
     save(budget, budget.prefix .. id, text(settled))
-  else
-    save(budget)
-    if is_new then
-      -- An earlier field may be left.
-      call('HDEL', budget.hash, budget.prefix .. id)
-    end
+  elseif is_new then
+    budget.known[id] = '-'
+    save(budget, budget.prefix .. id, '-')
   end
   outlive(budget, ARGV[1] + 0)
 end
@@ -230,7 +230,7 @@ local function release_reservation(budget, unit, now)
   local _, weight = limit_and_weight(id)
   local left, settled = settle(budget, id, weight, tonumber(total) or 0)
   budget.reserved = math.max(budget.reserved - left, 0)
-  budget.known[id] = text(settled + left)
+  budget.known[id] = keep == '' and '!' or text(settled + left)
   save(budget, budget.prefix .. id, budget.known[id])
   budget.removed[id] = keep == '' or nil
   if settled > weight then
@@ -247,8 +247,8 @@ local function close(budget)
   end
   for at = 1, #members, CHUNK do
     local last = math.min(at + CHUNK - 1, #members)
-    call('ZREM', budget.held, unpack(members, at, last))
     call('HDEL', budget.hash, unpack(fields, at, last))
+    call('ZREM', budget.held, unpack(members, at, last))
   end
 end
 
@@ -310,8 +310,9 @@ function rarely()
       for at = 1, #ended, 2 do
         local id = ended[at]
         local _, weight = limit_and_weight(id)
-        local settled = settled_of(budget, id)
-        local left = math.max(weight - (settled or 0), 0)
+        local field = field_of(budget, id)
+        local settled = tonumber(field or '')
+        local left = field and math.max(weight - (settled or 0), 0) or 0
         if settled then
           move_to(budget, tonumber(ended[at + 1]))
           budget.spent = budget.spent + left
@@ -319,7 +320,7 @@ function rarely()
         budget.reserved = math.max(budget.reserved - left, 0)
         budget.removed[id] = true
         local last = #fields
-        fields[last + 1], fields[last + 2] = budget.prefix .. id, text(math.max(weight, settled or 0))
+        fields[last + 1], fields[last + 2] = budget.prefix .. id, '!'
       end
       offset = offset + #ended / 2
     until #ended < 2 * CHUNK
@@ -378,8 +379,8 @@ function rarely()
       call('HSET', budget.hash, budget.prefix .. member, 0)
     end
     budget.known = {}
-    save(budget)
     outlive(budget, 0, true)
+    save(budget)
   end
 
   -- `held` has expired, so all that was reserved counts as used since the last call. If `held` was lost instead, this is too

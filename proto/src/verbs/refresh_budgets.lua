@@ -8,16 +8,31 @@
 -- ARGV  1 lease  ms
 --       and for each semaphore the number of units, and every unit of every permit to refresh, for each budget as `ID TOTAL`
 -- Returns the server's time in ms and, for each unit, 1 (held) or 0 (lost). A reservation that is gone is lost only if its
--- claim is not granted yet: that of a permit was spent, and the permit goes on.
+-- claim is not granted yet, or an operator has revoked it: else that of a permit was spent, and the permit goes on.
 
 local now, micros = clock()
-local lease, ended, finish = tonumber(ARGV[1]), {}, nil
+local lease = tonumber(ARGV[1])
 local own = tonumber(string.match(ARGV[3], '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)'), 36)
 -- Claims that are not granted yet are refreshed for less than the lease in their ids; see refresh.lua.
 local is_provisional = lease < own
 local option, expires_at = is_provisional and 'GT' or 'XX', text(now + lease)
 local anything_waits = any_queue(KEYS)
 local answer, at = {now}, 2
+
+-- Builds the functions that are rarely needed.
+local finish, revocation_of
+local function build()
+  local _
+  if not finish then
+    _, _, _, finish, revocation_of = granting(now, micros, 0, {}, is_provisional)
+  end
+end
+
+-- True if an operator has revoked the permit of a reservation.
+local function is_revoked(budget, id)
+  build()
+  return call('ZSCORE', KEYS[budget.key + 2], revocation_of(id))
+end
 
 -- Refreshes and settles the reservations of a budget in the arguments from `first` to `last`.
 local function refresh(budget, first, last)
@@ -33,7 +48,7 @@ local function refresh(budget, first, last)
       local _, settled = settle(budget, id, weight, tonumber(total))
       fields[#fields + 1], fields[#fields + 2] = budget.prefix .. id, text(settled)
     end
-    answer[#answer + 1] = (is_held or not is_provisional) and 1 or 0
+    answer[#answer + 1] = (is_held or not is_provisional and not is_revoked(budget, id)) and 1 or 0
   end
   if fields[1] then
     save(budget, unpack(fields))
@@ -50,7 +65,7 @@ for key = 1, #KEYS, 4 do
     count_held(key, now, is_contended, last == at + 1 and string.match(ARGV[last], '^%S+') or nil)
     refresh(budgets[held], at + 1, last)
     if is_contended then
-      finish = finish or select(4, granting(now, micros, 0, ended, is_provisional))
+      build()
       finish(held, queue, KEYS[key + 2])
     else
       close(budgets[held])

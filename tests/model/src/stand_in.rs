@@ -81,6 +81,8 @@ pub struct StandIn {
     pub published: Vec<(String, String)>,
     /// The first command that wrote.
     pub first_write: Option<String>,
+    /// How many more writes and messages succeed before one fails, as for a user who loses the right; `None`: all do.
+    pub writes_left: Option<usize>,
 }
 
 type CommandResult = Result<Reply, String>;
@@ -88,6 +90,7 @@ type CommandResult = Result<Reply, String>;
 /// The error of a node that gives a slot away, for a script that names a key that it has emptied.
 pub const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
 
+const DENIED: &str = "NOPERM this user has no permissions to run the command";
 const SYNTAX: &str = "ERR syntax error";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -152,6 +155,12 @@ impl StandIn {
         self.check_keys(name, args)?;
         if WRITES.contains(name) && self.first_write.is_none() {
             self.first_write = Some((*name).to_owned());
+        }
+        if WRITES.contains(name) || *name == "PUBLISH" {
+            self.writes_left = match self.writes_left {
+                Some(0) => return Err(DENIED.to_owned()),
+                left => left.map(|left| left - 1),
+            };
         }
         match (*name, args) {
             ("TIME", []) => Ok(self.time()),

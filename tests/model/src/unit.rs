@@ -144,7 +144,7 @@ impl fmt::Display for Unit {
 }
 
 /// Writes a number in the base 36 of ids.
-pub(crate) fn base36(number: u32) -> String {
+pub fn base36(number: u32) -> String {
     let digit = char::from_digit(number % 36, 36).into_iter();
     let before = (number >= 36).then(|| base36(number / 36));
     before.unwrap_or_default().chars().chain(digit).collect()

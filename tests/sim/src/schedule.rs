@@ -406,7 +406,14 @@ impl Schedule {
         self.delay <= 10 && steps.all(|(_, step)| matches!(step, Step::Claim { .. }))
     }
 
-    /// Gives budgets to claims, and adds claims with budgets. In a third of the schedules nothing fails.
+    /// True if nothing fails, except that messages may be late or lost, and operators only revoke.
+    pub fn is_calm(&self) -> bool {
+        let mut steps = self.steps.iter();
+        let is_calm = |step: &Step| matches!(step, Step::Claim { .. } | Step::Revoke(..));
+        self.delay <= 10 && steps.all(|(_, step)| is_calm(step))
+    }
+
+    /// Gives budgets to claims, and adds claims with budgets. A third of the schedules is calm.
     fn add_budgets(&mut self, random: &mut Random, active: Duration) {
         let ms = active.as_millis() as u64;
         let most = random.pick(&[1, 5, 40, 1_000]);
@@ -459,8 +466,21 @@ impl Schedule {
                 .retain(|(_, step)| matches!(step, Step::Claim { .. }));
             self.delay = self.delay.min(10);
             self.subscribes_late = Duration::ZERO;
+            let mut draws = Random::new(!self.seed ^ BUDGET_DRAWS);
+            if draws.one_in(3) {
+                self.add_revocations_of_budgets(&mut draws, ms);
+            }
         } else {
             self.add_faults_of_budgets(random, ms);
+        }
+    }
+
+    /// Operators revoke one to four reservations.
+    fn add_revocations_of_budgets(&mut self, draws: &mut Random, active: u64) {
+        for _ in 0..1 + draws.below(4) {
+            let key = BUDGET + draws.below(BUDGETS.into()) as Key;
+            let step = Step::Revoke(key, draws.below(100) as usize);
+            self.steps.push((draws.up_to_ms(active), step));
         }
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Holder {
     pub(super) used: [Option<u32>; LEVELS],
     /// True if it was ever lost or degraded.
     pub(super) was_lost: bool,
+    /// The server at which an operator has revoked a reservation of it, and when by its clock, in ms.
+    pub(super) revoked: Option<(usize, i64)>,
     /// True if its process has refused it.
     pub(super) is_refused: bool,
     /// True until its caller has given it up.
@@ -51,6 +53,7 @@ impl Budgets {
             phase: Phase::Claim,
             used: [None; LEVELS],
             was_lost: false,
+            revoked: None,
             is_refused: false,
             is_open: true,
         };

@@ -8,6 +8,7 @@
 //!   estimate.
 //! - Once: what the holder of a permit has used counts once, and a claim that was not granted uses nothing.
 //! - The head: the first waiter of a budget is notified when it fits, and is granted soon after.
+//! - A revocation: the caller learns of it, even if the message is lost.
 //! - The end: after all claims nothing is reserved, and everything comes back.
 //!
 //! A *rate* is a budget whose units count as used once they are granted. The units of another budget are reserved by a
@@ -78,6 +79,8 @@ pub(super) struct Budgets {
     policies: Vec<Policy>,
     /// True if nothing fails in this schedule.
     is_clean: bool,
+    /// True if nothing fails, and operators only revoke.
+    is_calm: bool,
     /// How long a call may take, there and back.
     trip: Duration,
     ledgers: BTreeMap<Place, Ledger>,
@@ -146,6 +149,7 @@ impl Budgets {
             settings: schedule.settings(0),
             policies: schedule.policies.to_vec(),
             is_clean: schedule.is_clean(),
+            is_calm: schedule.is_calm(),
             // A slow delay is ten times as long, in each direction.
             trip: Duration::from_millis(20 * schedule.delay + 10),
             ledgers: BTreeMap::new(),
@@ -320,6 +324,10 @@ impl Budgets {
                 ledger.free(id, false);
                 if let Some(name) = Name::read(id) {
                     self.accounts.entry((*key, name)).or_default().is_lost = true;
+                    let holder = self.holders.get_mut(&name.who());
+                    holder
+                        .into_iter()
+                        .for_each(|holder| holder.revoked = Some((server, now)));
                 }
                 self.settles(*key, id, (growth, now))
             }
@@ -594,6 +602,7 @@ impl Budgets {
         now: Duration,
     ) -> Verdict {
         self.check_answers(processes, now)?;
+        self.check_revocations(servers, now)?;
         if !self.is_clean {
             return Ok(());
         }
@@ -660,6 +669,24 @@ impl Budgets {
             let longest = holder.claim.longest_wait() + self.settings.timeout * 2;
             let is_due = process.local(now) > holder.asked + longest + LATE;
             check(!is_due, "F3", || format!("{who:?} has no answer"))?;
+        }
+        Ok(())
+    }
+
+    /// The caller of a permit or claim that was revoked learns of it from the next refresh, a third of a lease later, if the
+    /// message is lost.
+    fn check_revocations(&self, servers: &[Server], now: Duration) -> Verdict {
+        let patience = self.settings.lease / 3 + self.settings.timeout * 4;
+        let open = self.holders.iter().filter(|(_, holder)| holder.is_open);
+        for (who, holder) in open.filter(|_| self.is_calm) {
+            let Some((server, at)) = holder.revoked.filter(|_| !self.closed.contains(&who.0))
+            else {
+                continue;
+            };
+            let is_late = servers[server].clock(now) / 1_000 > at + patience.as_millis() as i64;
+            check(!is_late, "a revocation", || {
+                format!("{who:?} is not notified that it was revoked at {at}: {holder:?}")
+            })?;
         }
         Ok(())
     }

@@ -1,0 +1,161 @@
+//! Cases of budgets that random calls rarely reach.
+//!
+//! Promises: P26.
+
+use super::world::{LEASE, PROVISIONAL, World, claim, id, keys_of};
+use tower_semaphore_model::{
+    scripts::Verb,
+    stand_in::{Entry, Reply, Value},
+    unit::base36,
+};
+
+/// A process with many permits has died. One call counts all of them as used, each at its end.
+#[test]
+fn however_many_reservations_have_ended_each_is_spent_at_its_end() {
+    // More than `CHUNK` in budget.lua.
+    const COUNT: i64 = 520;
+    const LIMIT: i64 = 2_000;
+    let mut world = World::with_minute();
+    for permit in 0..COUNT {
+        let granted = world.acquire_with("2000", &id(permit as usize, LIMIT, 1), LEASE);
+        assert_eq!(granted[1], Reply::Int(1));
+    }
+    // 6 s after the ends a tenth of the limit has come back: 200 units.
+    world.server.now += (LEASE + 6_000) * 1_000;
+    let whole_limit = id(COUNT as usize, LIMIT, LIMIT);
+    let refused = world.acquire_with("2000", &whole_limit, LEASE);
+    // Full at level 1 with 320 units, and the time until these have come back too.
+    let ms = (COUNT * 60_000 - 6_000 * LIMIT) / LIMIT;
+    let expected = [0, 1, 320, ms].map(Reply::Int).to_vec();
+    assert_eq!(refused[1], Reply::List(expected));
+    assert!(world.server.key(&world.keys[0]).is_none(), "none is left");
+    assert_eq!(world.fields(), 1, "that of the state");
+}
+
+/// Claims of one call are decided one after the other.
+#[test]
+fn two_claims_in_one_call_do_not_share_the_same_units() {
+    let mut world = World::with_minute();
+    let numbers = [LEASE, world.now() + 500, 1_000, LEASE, 1, 2];
+    let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
+    // Each claim needs three units of a limit of five.
+    let ids = ["p.1.0.0.5.3.7ps.0...", "p.2.0.0.5.3.7ps.0..."];
+    args.extend(["1", "1", ids[0], "1", ids[1]].map(str::to_owned));
+    let answer = world.run(Verb::AcquireBudgets, &args);
+    // The first is granted, and three units are held. The second finds level 1 full with these.
+    assert_eq!(answer[1..3], [1, 3].map(Reply::Int));
+    assert!(
+        matches!(&answer[3], Reply::List(refusal) if refusal[..3] == [0, 1, 3].map(Reply::Int))
+    );
+}
+
+/// The reservation of the claim with the head start has ended. The call in which this claim joins the queue, before the
+/// head, removes the reservation. All limits are 100.
+#[test]
+fn a_head_start_reserves_nothing_beyond_the_limit() {
+    let mut world = World::with_minute();
+    // 40 and 60 units.
+    let early = "x.1.0.0.2s.14.7ps.0...";
+    let other = "l.3.0.0.2s.1o.7ps.0...";
+    assert_eq!(
+        world.acquire_with("100", early, PROVISIONAL)[1],
+        Reply::Int(1)
+    );
+    assert_eq!(world.acquire_with("100", other, LEASE)[1], Reply::Int(1));
+    world.server.now += 500_000;
+    // 90 units, which wait.
+    let head = world.acquire_with("100 8000 10 0 0", "h.2.0.0.2s.2i.7ps.0...", LEASE);
+    assert!(matches!(&head[1], Reply::List(queued) if queued[0] == Reply::Int(-2)));
+    // The holder of 60 units settles 360, so nothing of it is reserved any more.
+    let args = [LEASE.to_string(), "1".to_owned(), format!("{other} 360")];
+    world.run(Verb::RefreshBudgets, &args);
+    world.server.now += 600_000;
+    // It was sent before, and has a head start of 5 s.
+    let again = world.acquire_with("-1 2000 10 0 5000000", early, LEASE);
+    assert!(matches!(&again[1], Reply::List(queued) if queued[0] == Reply::Int(-2)));
+    assert_eq!(world.reserved(), 0);
+}
+
+/// Another program has overwritten a key that the script names late. Two claims have 50 units each, and a third waits.
+#[test]
+fn a_release_that_fails_midway_frees_its_units_once() {
+    let mut world = World::with_minute();
+    let (released, stays) = ("a.1.0.0.2s.1e.go.0...", "b.2.0.0.2s.1e.7ps.0...");
+    for id in [released, stays] {
+        assert_eq!(world.acquire_with("100", id, LEASE)[1], Reply::Int(1));
+    }
+    world.acquire_with("100 8000 10 0 0", "w.9.0.0.2s.2i.7ps.0...", LEASE);
+    let strange = Value::Text("strange".to_owned());
+    let strange = Entry {
+        value: strange,
+        expires_at: None,
+    };
+    world.server.insert(world.keys[2].clone(), strange);
+    let args = ["1", "5", "1", &format!("{released} 0")].map(str::to_owned);
+    for _ in 0..3 {
+        let keys = world.keys.clone();
+        let failed = world.try_to_run(Verb::ReleaseBudgets, &keys, &args);
+        assert!(failed.is_err(), "{failed:?}");
+        assert_eq!(world.reserved(), 50);
+    }
+}
+
+fn pause(world: &mut World, keys: &[String], ms: i64) {
+    let before = format!("o.0.0.0.0.1.{}.", base36(ms as u32));
+    let args = ["5", &ms.to_string(), "2", &before, ".1.!."].map(str::to_owned);
+    world.try_to_run(Verb::Pause, keys, &args).expect("it runs");
+}
+
+/// Operators pause the budgets that are not in use yet under window 0.
+#[test]
+fn a_shorter_pause_holds_if_the_hash_with_the_longer_one_was_lost() {
+    let mut world = World::with_minute();
+    let unused = keys_of(0);
+    pause(&mut world, &unused, 60_000);
+    world.server.take(&unused[3]);
+    pause(&mut world, &unused, 50_000);
+    let refused = world.acquire_with("100", &id(1, 100, 1), LEASE);
+    // Level 1 with no units in use is paused for 50 s.
+    let expected = [-4, 1, 0, 50_000].map(Reply::Int).to_vec();
+    assert_eq!(refused[1], Reply::List(expected));
+}
+
+/// Its holders have died, and a longer window keeps the hash.
+#[test]
+fn a_budget_whose_reservations_have_expired_leaves_no_field_behind() {
+    let (mut world, hour) = (World::with_minute(), keys_of(3_600_000));
+    let long = claim(world.now(), "100", &id(1, 100, 1), LEASE);
+    let granted = world.try_to_run(Verb::AcquireBudgets, &hour, &long);
+    granted.expect("it runs");
+    for permit in 2..5 {
+        world.acquire_with("100 rate", &id(permit, 100, 1), LEASE);
+    }
+    assert_eq!(world.fields(), 2 + 4, "two states, and four reservations");
+    // Longer than the key of the minute lasts, but not that of the hour.
+    world.server.now += 600_000_000;
+    let next = id(5, 100, 1);
+    world.acquire_with("100", &next, LEASE);
+    assert_eq!(
+        world.fields(),
+        2 + 2,
+        "the hour's reservation and the next one"
+    );
+}
+
+#[test]
+fn a_refresh_of_a_revoked_reservation_reports_its_loss() {
+    let mut world = World::with_minute();
+    let [revoked, ended] = [id(1, 100, 1), id(2, 100, 1)];
+    for id in [&revoked, &ended] {
+        world.acquire_with("100", id, LEASE);
+    }
+    // For an hour.
+    let args = ["5", "3600000", "1", &revoked].map(str::to_owned);
+    assert_eq!(world.run(Verb::Revoke, &args)[1], Reply::Int(1));
+    world.server.now += LEASE * 1_000;
+    for (id, is_held) in [(revoked, 0), (ended, 1)] {
+        let args = [LEASE.to_string(), "1".to_owned(), format!("{id} 1")];
+        let answer = world.run(Verb::RefreshBudgets, &args);
+        assert_eq!(answer[1], Reply::Int(is_held), "{id}");
+    }
+}
