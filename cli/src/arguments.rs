@@ -63,8 +63,8 @@ pub(crate) struct ServerArguments {
     /// A file with the password and nothing else, except a line end
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) password_file: Option<PathBuf>,
-    /// The longest time to connect, in seconds; `check` and --sentinel take several round trips, and as long as they need
-    #[arg(long, value_name = "SECONDS", default_value = "0.95", value_parser = seconds, global = true)]
+    /// The longest time to connect, in seconds, at most 5; `check` and --sentinel always have 5
+    #[arg(long, value_name = "SECONDS", default_value = "0.95", value_parser = connect_seconds, global = true)]
     pub(crate) connect_timeout: Duration,
 }
 
@@ -194,6 +194,14 @@ pub(crate) struct PaceArguments {
     /// The number of seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub(crate) every: Duration,
+}
+
+/// After five seconds the library itself gives up.
+fn connect_seconds(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        time if time > Duration::from_secs(5) => Err("it is more than 5".to_owned()),
+        time => Ok(time),
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

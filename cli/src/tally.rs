@@ -7,7 +7,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use std::{
-    cmp::Reverse,
+    cmp::Ordering,
     collections::HashSet,
     hash::{BuildHasher, RandomState},
     time::{Duration, SystemTime},
@@ -146,16 +146,22 @@ impl Tally {
     }
 }
 
-/// Inserts a key into a list of up to `rows` keys, those with the highest number first. Keys with the same number are in the
-/// order of their texts.
+/// Inserts a key into a list of up to `rows` keys, at least one: those with the highest number first. Keys with the same
+/// number are in the order of their texts.
 fn insert(list: &mut Vec<Row>, counts: &KeyCounts, rows: usize, number: fn(&KeyCounts) -> u32) {
-    let order = |counts: &KeyCounts| (Reverse(number(counts)), key(&counts.key));
-    let own = order(counts);
-    let at = list.partition_point(|(other, _)| order(other) < own);
-    if at < rows {
-        list.insert(at, (counts.clone(), None));
-        list.truncate(rows);
+    // A key's text is made only if the numbers are the same.
+    let is_before = |other: &KeyCounts| match number(other).cmp(&number(counts)) {
+        Ordering::Greater => true,
+        Ordering::Less => false,
+        Ordering::Equal => key(&other.key) < key(&counts.key),
+    };
+    let mut last = list.iter().skip(rows - 1);
+    if last.any(|(other, _)| is_before(other)) {
+        return;
     }
+    let at = list.partition_point(|(other, _)| is_before(other));
+    list.insert(at, (counts.clone(), None));
+    list.truncate(rows);
 }
 
 /// One row. The columns of numbers are as wide as their headings, and the key has the rest of the line.

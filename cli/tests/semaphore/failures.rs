@@ -2,7 +2,7 @@
 
 use crate::{
     fleet::Fleet,
-    program::{program, run, run_line, run_on},
+    program::{patient, program, run, run_line, run_on},
 };
 use std::{
     fs,
@@ -175,7 +175,7 @@ async fn a_password_comes_from_the_environment_or_a_file_and_never_from_an_argum
 async fn a_wrong_password_is_status_3_and_is_not_printed() {
     let server = guarded().await;
     for (user, password) in [("ann", "wr0ng"), ("bob", "wr0ng")] {
-        let mut command = program();
+        let mut command = patient();
         command.args([
             "--url",
             &server.url(),

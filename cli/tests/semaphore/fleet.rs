@@ -92,8 +92,8 @@ impl Fleet {
     pub(crate) async fn waits(&mut self, key: &str, claim: Claim<'_>) {
         let (id, end) = (self.id(claim, A_WHILE_AGO), (self.now + SOON).to_string());
         let base = format!("semaphore:2:{{concurrency:{key}}}");
-        // The arrival in microseconds. Any number will do that grows from waiter to waiter.
-        let place = (self.now * 1_000 + claim.weight).to_string();
+        // The arrival in microseconds.
+        let place = (self.now * 1_000).to_string();
         // Each further waiter is later, so that it is behind the earlier ones.
         self.now += 1;
         self.set(&["ZADD", &format!("{base}:queue"), &place, &id])

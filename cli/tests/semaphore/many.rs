@@ -65,7 +65,7 @@ async fn a_hundred_thousand_keys_are_listed_once_each_in_little_memory() {
 
 #[tokio::test]
 async fn the_top_of_a_hundred_thousand_keys_counts_all_of_them() {
-    // Two keys with four units, and the others with one each.
+    // Two keys with four units together, and the others with one each.
     let mut fleet = Fleet::start().await;
     fleet.keys(MANY).await;
     let top = run_line(&fleet.server, "--json top");

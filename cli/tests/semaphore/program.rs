@@ -7,7 +7,7 @@ use std::{
 use testing::redis::RedisServer;
 
 /// Options for a long wait for a connection, because the machine may be busy.
-pub(crate) const PATIENT: [&str; 2] = ["--connect-timeout", "30"];
+pub(crate) const PATIENT: [&str; 2] = ["--connect-timeout", "5"];
 
 /// The output of a run, and its exit status.
 #[derive(Debug)]

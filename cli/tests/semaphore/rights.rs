@@ -2,7 +2,7 @@
 
 use crate::{
     fleet::Fleet,
-    program::{Run, program, run},
+    program::{Run, patient, run},
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn make(raw: &mut Raw, command: &[&str]) {
 }
 
 fn as_user(fleet: &Fleet, user: &str, args: &str) -> Run {
-    let mut command = program();
+    let mut command = patient();
     command.args(["--url", &fleet.server.url(), "--user", user]);
     command.env("REDIS_PASSWORD", "PASSWORD");
     command.args(args.split(' '));
