@@ -57,6 +57,15 @@ const SAMPLE: u32 = 16;
 /// The most flows that are tracked for one key.
 const MAX_FLOWS: usize = 64;
 
+/// A refused claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RefusedTerms {
+    pub(crate) limit: u32,
+    pub(crate) weight: u32,
+    /// The share of its flow, or 0 without a flow.
+    pub(crate) share: u32,
+}
+
 /// The times of one layer's permits and refusals.
 pub(crate) struct Retry {
     hasher: RandomState,
@@ -167,13 +176,16 @@ impl Retry {
         }
     }
 
-    /// Returns the seconds after which a refused client should try again. `share` is that of its flow, or 0 without a
-    /// flow.
+    /// Returns the seconds after which a refused client should try again.
     pub(crate) fn refused(
         &self,
         policy: &Policy,
         key: u64,
-        (limit, weight, share): (u32, u32, u32),
+        RefusedTerms {
+            limit,
+            weight,
+            share,
+        }: RefusedTerms,
     ) -> u64 {
         // With a flow, the upper half of the hash is the key's: all flows of the key are noted under it.
         let (now, flow, [flows_id, _]) = (self.now(), key, self.ids(policy, key >> 32));
@@ -406,9 +418,12 @@ mod tests {
     /// Refuses `count` keys once each. Returns their `Retry-After` times.
     fn refuse(retry: &Retry, first: u64, count: u64) -> Vec<u64> {
         let keys = (first..first + count).map(|key| retry.key(&Claim::new(key)));
-        let (limit, weight, no_flow) = (1, 1, 0);
-        keys.map(|key| retry.refused(&POLICY, key, (limit, weight, no_flow)))
-            .collect()
+        let terms = RefusedTerms {
+            limit: 1,
+            weight: 1,
+            share: 0,
+        };
+        keys.map(|key| retry.refused(&POLICY, key, terms)).collect()
     }
 
     fn places(retry: &Retry) -> usize {

@@ -3,7 +3,7 @@
 use crate::{
     key::KeyError,
     observe::Outcome,
-    retry::Retry,
+    retry::{RefusedTerms, Retry},
     semaphore::{AcquireError, ClaimError, Claims, Few, Permit, PermitLost, Policy},
 };
 use std::time::Duration;
@@ -107,7 +107,11 @@ impl Reason {
             } => error.retry_after().map(|rest| rest.as_secs()),
             Self::Acquire { error } if error.is_refusal() => {
                 let (policy, key) = (&refusing.policy, refusing.key);
-                let terms = (refusing.limit, refusing.weight, refusing.share);
+                let terms = RefusedTerms {
+                    limit: refusing.limit,
+                    weight: refusing.weight,
+                    share: refusing.share,
+                };
                 Some(retry.refused(policy, key, terms))
             }
             Self::Acquire { .. } | Self::Lost { .. } | Self::Aborted { .. } => Some(retry.failed()),
