@@ -184,21 +184,17 @@ impl Gate {
             _ => return,
         };
         state.unanswered += 1;
-        let is_abandoned = state.unanswered > MAX_UNANSWERED;
-        let (waker, old_phase) = match is_abandoned {
-            true => (
-                state.waker.take(),
-                mem::replace(&mut state.phase, phase_if_abandoned),
-            ),
-            false => (state.waker.clone(), GatePhase::Closed),
-        };
-        // Without the lock, because the waker and the drop of a permit are user code.
-        drop(state);
-        drop(old_phase);
-        waker
-            .filter(|_| !is_abandoned)
-            .into_iter()
-            .for_each(Waker::wake);
+        // The waker and the drop of a permit are user code, which runs without the lock.
+        if state.unanswered > MAX_UNANSWERED {
+            let old_phase = mem::replace(&mut state.phase, phase_if_abandoned);
+            let waker = state.waker.take();
+            drop(state);
+            drop((old_phase, waker));
+        } else {
+            let waker = state.waker.clone();
+            drop(state);
+            waker.into_iter().for_each(Waker::wake);
+        }
     }
 }
 

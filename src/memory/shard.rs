@@ -34,7 +34,7 @@ pub(super) const IDLE_CAPACITY: usize = 64;
 pub(super) struct Shard(Mutex<ShardTable>);
 
 pub(super) struct ShardTable {
-    /// One for each policy, key and window: a key has an entry without a window, and one for each window of a budget.
+    /// One for each policy, key and window that claims have named. Limits of concurrency have no window.
     entries: HashTable<Entry>,
     counts: Counts,
     ids: EntryIds,

@@ -106,9 +106,9 @@ async fn paused_keys_are_kept_and_forgotten_when_the_pause_is_over() {
         pause(&store, key, Duration::from_millis(1)).await;
         tokio::time::advance(Duration::from_millis(1)).await;
     }
-    // Twice the usual bound, because an eviction keeps the keys that are paused at that time.
+    // A shard evicts before it inserts, so it may have one key more.
     let kept = keys_in_tables(&store).len();
-    assert!(kept <= SHARDS * 2 * IDLE_CAPACITY, "{kept} are kept");
+    assert!(kept <= SHARDS * (IDLE_CAPACITY + 1), "{kept} are kept");
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,8 +138,8 @@ mod backend {
         }
     }
 
-    /// Returns the system's root certificates, to pass them to redis-rs: it loads them itself for each connection, but
-    /// not if its feature for the platform's library is enabled too.
+    /// Returns the system's root certificates, to pass them to redis-rs. It loads them for each connection all the same,
+    /// but loads none if its feature for the platform's library is enabled too.
     pub(super) fn system_roots() -> Result<Option<Vec<u8>>, ConnectError> {
         let loaded = load_native_certs();
         // Certificates that rustls does not accept are skipped. If redis-rs loads none itself, a server can still be

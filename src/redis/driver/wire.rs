@@ -367,8 +367,7 @@ impl Sink for ScriptRun<'_> {
             false => Form::Source,
         };
         let items = keys + args;
-        // Three more: `EVAL` or `EVALSHA`, the script, and the number of keys.
-        (self.verb, self.cmd) = (verb, script_command(verb, form, items + 3, items * ITEM));
+        (self.verb, self.cmd) = (verb, script_command(verb, form, items, items * ITEM));
         self.cmd.arg(keys);
     }
 

@@ -31,10 +31,11 @@ impl Script {
     }
 }
 
-/// Starts the command that runs a script, with room for `args` arguments of `size` bytes in total.
-pub(in crate::redis) fn script_command(verb: Verb, form: Form, args: usize, size: usize) -> Cmd {
+/// Starts the command that runs a script, with room for `items` keys and arguments of `size` bytes in total.
+pub(in crate::redis) fn script_command(verb: Verb, form: Form, items: usize, size: usize) -> Cmd {
     let script = &SCRIPTS[verb as usize];
-    let mut command = Cmd::with_capacity(args, size);
+    // Three more: `EVAL` or `EVALSHA`, the script, and the number of keys.
+    let mut command = Cmd::with_capacity(items + 3, size);
     match form {
         Form::Hash => command.arg("EVALSHA").arg(&script.hash),
         Form::Source => command.arg("EVAL").arg(script.source),
@@ -44,7 +45,7 @@ pub(in crate::redis) fn script_command(verb: Verb, form: Form, args: usize, size
 
 /// The command that runs check.lua.
 pub(super) fn check(form: Form, keys: &[String], args: &[&dyn fmt::Display]) -> Cmd {
-    let mut command = script_command(Verb::Check, form, 8, 0);
+    let mut command = script_command(Verb::Check, form, keys.len() + args.len(), 0);
     command.arg(keys.len()).arg(keys);
     for arg in args {
         command.arg(arg.to_string());
@@ -68,8 +69,7 @@ struct CommandWriter {
 
 impl Sink for CommandWriter {
     fn begin(&mut self, verb: Verb, keys: usize, args: usize) {
-        // Three more: `EVAL` or `EVALSHA`, the script, and the number of keys.
-        self.command = script_command(verb, self.form, keys + args + 3, 0);
+        self.command = script_command(verb, self.form, keys + args, 0);
         self.command.arg(keys);
     }
 
