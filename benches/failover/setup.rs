@@ -91,7 +91,7 @@ impl Setup {
     }
 
     /// The time in ms from a burst of claims until the primary fails. With a stall no grant of the burst reaches the
-    /// replica. Otherwise some do, because this time is at most twice the lag plus 2 ms.
+    /// replica. Otherwise none, some or all do, because the time is between 0 and twice the lag plus 2 ms.
     pub(crate) fn until_failover(&self) -> Range<u64> {
         match self.stalls {
             true => 100..400,

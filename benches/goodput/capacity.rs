@@ -18,7 +18,7 @@ pub(crate) async fn search(variant: Variant) -> Option<(f64, f64)> {
     let (mut rate, end) = RATES;
     // The rates so far, and their goodput.
     let mut seen: Vec<(f64, f64)> = Vec::new();
-    // The search ends when this is 2.
+    // The search ends once this is 2 or more.
     let mut worse = 0;
     while rate < end && worse < 2 {
         let offered = variant.measure(Rate::of(rate)).await;

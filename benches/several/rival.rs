@@ -26,7 +26,7 @@ pub(crate) const STACKED: usize = 4;
 
 /// The minimum that four limits with leases need: read the clock, count at each limit, then add to each, with a lease
 /// of 10 s, and set a TTL.
-const FLOOR: &str = "
+const FLOOR_SCRIPT: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for level = 1, 4 do
@@ -42,7 +42,7 @@ return 0";
 pub(crate) enum Rival {
     /// A script that does nothing, for the acquire and for the release.
     Empty(MultiplexedConnection, Script),
-    /// [`FLOOR`], and `ZREM` at each of the four limits.
+    /// [`FLOOR_SCRIPT`], and `ZREM` at each of the four limits.
     Floor(MultiplexedConnection, Script),
     Ours(RedisSemaphore, Way),
     Basic(Basic),
@@ -72,7 +72,7 @@ impl Rival {
         let ours = async |way| Self::Ours(store(url).await, way);
         match name {
             "empty script" => Self::Empty(connection, Script::new("return 0")),
-            "floor of four" => Self::Floor(connection, Script::new(FLOOR)),
+            "floor of four" => Self::Floor(connection, Script::new(FLOOR_SCRIPT)),
             "one limit" => ours(Way::One).await,
             "four at once" => ours(Way::AtOnce).await,
             "four stacked" => ours(Way::Stacked).await,

@@ -18,8 +18,8 @@ pub(crate) struct Settings {
     pub(crate) key_tpm: u32,
     /// `MODEL_TPM`: the tokens per minute of a model, 60000 by default. API keys share them fairly.
     pub(crate) model_tpm: u32,
-    /// `MINUTE_MS`: the length of the minute of all budgets, 60000 by default. With a shorter one a demonstration shows in seconds
-    /// what happens in minutes.
+    /// `MINUTE_MS`: the length of the minute of all budgets, 60000 by default. With a shorter one a demonstration shows
+    /// in seconds what happens in minutes.
     pub(crate) minute: Duration,
     /// `UPSTREAMS`: the accounts, as `NAME,NAME=http://HOST/PATH`, `fake-1,fake-2` by default. The fake upstream serves
     /// an account without a URL. A URL without path and query has the path `/v1/completions`.

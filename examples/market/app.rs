@@ -71,7 +71,7 @@ where
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is no such route"))
 }
 
-/// Stops nginx from buffering a stream. It would read ahead of the client, and the permit would end too early.
+/// Stops nginx from buffering a stream: nginx would read ahead of the client, and the permit would end too early.
 async fn unbuffered(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));

@@ -245,8 +245,8 @@ fn is_installed(recorder: &dyn Recorder) -> bool {
 /// How long instruments are cached.
 const CACHE_TIME: Duration = Duration::from_secs(1);
 
-/// The most names that are cached; one more clears the cache. A policy has two: for requests and for claims. Searching
-/// this many is much cheaper than a lookup.
+/// The most names that are cached; one more clears the cache. Most policies have two: for requests and for claims.
+/// Searching this many is much cheaper than a lookup.
 const MAX_CACHED: usize = 2 * MAX_POLICIES;
 
 thread_local! {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::time::SystemTime;
 use tower_semaphore::semaphore::{PermitInfo, Usage};
 
-/// The page draws 20.
+/// The page draws 20. The others replace waiters that leave.
 const MOST_WAITERS: usize = 100;
 
 /// The account's holders at one moment, and the head of the queue.

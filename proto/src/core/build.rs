@@ -159,7 +159,7 @@ impl Core {
         let most = match (is_thread, releases) {
             (true, _) => connection.most_calls_of_thread(server.releases_now),
             (false, true) => MORE_CALLS,
-            // A runtime without urgent releases sends only claims, once they have gathered.
+            // Without urgent releases, only gathered claims make a runtime send a call.
             (false, false) => 0,
         };
         (has_work || is_thread && server.announces) && connection.can_send(most)

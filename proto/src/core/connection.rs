@@ -7,8 +7,8 @@ use super::{
 };
 
 /// The most calls in flight if no refreshes, urgent releases, gathered claims or gathered polls wait. Claims have
-/// gathered once as many wait as are in flight, and polls once they fill a call. A runtime with this many calls in
-/// flight is busy (rule 19).
+/// gathered once as many wait as acquires are in flight, or as fill a call; polls once they fill a call. A runtime with
+/// this many calls in flight is busy (rule 19).
 pub(super) const FEW_CALLS: usize = 4;
 
 /// The most calls in flight if urgent releases wait, but no refreshes, gathered claims or gathered polls.
@@ -63,8 +63,7 @@ impl ConnectionState {
         }
     }
 
-    /// True if another call may leave: while fewer than `most` are in flight, or while at least as many claims wait as
-    /// are in flight. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under
+    /// True if another call may leave: while fewer than `most` are in flight, or once claims have gathered. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under
     /// load calls are few and large.
     pub(super) fn can_send(&self, most: usize) -> bool {
         let waiting = self.queues.len(SendQueue::Claims);

@@ -108,8 +108,8 @@ impl Health {
 
     /// True if no process can have treated the server as unavailable and still act on that.
     pub(super) fn is_well(&self, now: Time, settings: &CoreSettings) -> bool {
-        // The time in which another process notices that the server is back: its attempt to connect, the pause before
-        // a probe, the probe, the keeper's next tick and its calls.
+        // A bound on the time in which every other process notices that the server is back: its attempt to connect, the
+        // pause before a probe, the probe, two more calls, and the keeper's ticks between them.
         let settles = CONNECT_TIME + settings.timeout * 4 + settings.short_tick() * 2;
         let has_settled = |returned| returned + settles <= now;
         self.failing.is_none() && self.returned.is_none_or(has_settled)

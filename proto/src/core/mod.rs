@@ -21,7 +21,7 @@
 //! | level | one limit of a claim, at one semaphore. Levels are sorted from narrow (one account) to wide (the fleet) |
 //! | unit | a server stores a unit of a level for each 1 of its weight, or one for the reservation of a budget |
 //! | poll, probe | the acquire that a waiter repeats as its heartbeat; an announcement to a server that fails |
-//! | share | the units of a limit that this process may hold while the server is unavailable, by its policy |
+//! | share | of a process: the units of a limit that it may hold while the server is unavailable, by its policy |
 //! | strict | a permit that must not exist without its server |
 //! | well | a server is well if no process can still treat it as unavailable |
 //! | growth, root | a growth adds units to a permit, its root |

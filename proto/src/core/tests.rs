@@ -1363,7 +1363,7 @@ fn refreshes_of_one_tick_are_one_call_a_third_of_a_lease_after_the_grant() {
             works(now, command)
         });
     }
-    // The step, and the number of leases.
+    // The step, and the number of semaphores.
     assert_eq!(refreshed, [(3_334, 2)]);
 }
 

@@ -20,11 +20,11 @@ local ttl, short = text(lease * LEASES), lease * (LEASES - 1)
 
 -- All semaphores share one list, because lists are slow to grow.
 local members = {}
+-- The LEASE_MS of the first id; see grant.lua.
+local own = string.match(ARGV[3], '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)')
 -- A refresh for less than the lease in the ids is for a claim that still waits, which may have been granted since, with a
 -- later end. So it never moves an end back. A refresh for a whole lease does, if the end was written before the clock was
 -- set back.
--- `own` is the LEASE_MS of the first id; see grant.lua.
-local own = string.match(ARGV[3], '^%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)')
 local option = lease < tonumber(own, 36) and 'GT' or 'XX'
 local all, at, is_empty = true, 2, {}
 for key = 1, #KEYS, 2 do

@@ -47,8 +47,8 @@ impl Verb {
         Self::Check,
     ];
 
-    /// The name of the script. Its file has the same name, but `acquire_budgets` is in acquire.lua, and `release_budgets` in
-    /// release.lua.
+    /// The name of the script. Its file has the same name, but `acquire_budgets` is in acquire.lua, and
+    /// `release_budgets` in release.lua.
     pub fn name(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",
