@@ -67,9 +67,10 @@
 //! # How much to reserve
 //!
 //! Reserved units are not available to others, so estimate what requests typically use. If requests use their units
-//! evenly while they run, each has settled half of its use on average, and a budget that is always full reaches about
-//! *window ÷ (duration × (estimate ÷ used − ½))* of its limit, at most all of it. With streams of 5 to 60 s in a window
-//! of a minute:
+//! evenly while they run, each has settled half of its use on average. Half an estimate is free on average, because the
+//! next waiter does not fit into less than its own. So a budget for which requests always wait reaches about *window ÷
+//! (duration × (estimate ÷ used − ½)) × (1 − estimate ÷ (2 × limit))* of its limit, at most all of it. With streams of 5
+//! to 60 s in a window of a minute:
 //!
 //! | estimate | used of the limit |
 //! |---|---|
