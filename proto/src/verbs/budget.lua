@@ -80,6 +80,7 @@ end
 -- Writes the state, and what reservations have settled, as their fields and values.
 local function save(budget, ...)
   call('HSET', budget.hash, budget.field, state_of(budget), ...)
+  budget.has_state = true
 end
 
 -- Extends the TTLs. No key expires before time has returned everything, even if what is reserved is spent at the end of a
@@ -138,18 +139,18 @@ count_held = function(key, now, may_wait, id)
   local budget = {
     key = key, held = held, hash = hash, field = window, prefix = prefix, window = window + 0,
     spent = (spent or 0) + 0, at = (at or now) + 0, reserved = (reserved or 0) + 0, limit = (limit or 0) + 0,
-    credit = (credit or 0) + 0, is_empty = is_empty, first_id = first[1], removed = {},
+    credit = (credit or 0) + 0, has_state = limit ~= nil, is_empty = is_empty, first_id = first[1], removed = {},
     known = id and {[id] = fields[3]} or {}, head = may_wait and call('ZRANGE', KEYS[key + 1], 0, 0)[1] or nil
   }
   budgets[held] = budget
-  if not limit and not is_empty then
+  if not budget.has_state and not is_empty then
     rarely().restore(budget)
   end
   if not is_empty and first[2] + 0 <= now then
     rarely().remove_ended(budget, now)
   elseif is_empty and (budget.reserved > 0 or now - budget.at > 2 * budget.window) then
     -- Only after this time can `held` have expired.
-    rarely().spend_reserved(budget)
+    rarely().spend_reserved(budget, now)
   end
   move_to(budget, now)
   if budget.at > now then
@@ -157,10 +158,9 @@ count_held = function(key, now, may_wait, id)
     budget.at = now
     save(budget)
   end
-  if fields[2] then
-    rarely().enter_pause(budget, fields[2], now)
-  elseif is_pause(budget.head) then
-    -- The hash alone shows that a key is paused. The pause was ended, or the hash is lost.
+  -- The hash alone shows that a key is paused. The entry in the queue follows it.
+  local is_paused = fields[2] and rarely().enter_pause(budget, fields[2], now)
+  if not is_paused and is_pause(budget.head) then
     budget.has_other_pause = call('ZADD', KEYS[key + 2], 'XX', 'CH', 0, budget.head) == 1
   end
   budget.due = budget.head and rarely().due_for(budget, budget.head)
@@ -193,6 +193,10 @@ end
 local function reserve(budget, id, terms, now, expires_at)
   local limit, weight = limit_and_weight(id)
   local is_new = not is_reserved(budget, id, now)
+  if not budget.has_state then
+    -- A member without any state shows that the hash is lost.
+    save(budget)
+  end
   call('ZADD', budget.held, 'GT', expires_at, id)
   if is_new then
     budget.reserved, budget.limit = math.min(budget.reserved + weight, MOST_EXACT), limit
@@ -303,9 +307,9 @@ function rarely()
   -- at its end. All are removed at once: once the state is that of now, an earlier end cannot be spent at its time. Each takes
   -- the server some 6 us.
   function rare.remove_ended(budget, now)
-    local fields, offset = {}, 0
+    local offset = 0
     repeat
-      local ended = call(
+      local fields, ended = {}, call(
         'ZRANGEBYSCORE', budget.held, '-inf', text(now), 'WITHSCORES', 'LIMIT', offset, CHUNK)
       for at = 1, #ended, 2 do
         local id = ended[at]
@@ -322,16 +326,15 @@ function rarely()
         local last = #fields
         fields[last + 1], fields[last + 2] = budget.prefix .. id, '!'
       end
+      save(budget, unpack(fields))
       offset = offset + #ended / 2
     until #ended < 2 * CHUNK
-    fields[#fields + 1], fields[#fields + 2] = budget.field, state_of(budget)
-    rare.call_for_all('HSET', budget.hash, fields)
     outlive(budget, 0)
     budget.has_ended = true
   end
 
-  -- Enters the pause of the key, `END ID`, into the budget's queue, unless a longer one is there. The window may not have been in
-  -- use when the key was paused.
+  -- Enters the pause of the key, `END ID`, into the budget's queue, if the queue has it not or has another one: the window may not
+  -- have been in use when the key was paused. Returns true, or nothing if the pause is over.
   function rare.enter_pause(budget, pause, now)
     local ends, id, length = string.match(pause, '^(%d+) (%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)%..+)$')
     if not id then
@@ -353,22 +356,23 @@ function rarely()
     end
     local queue, alive = KEYS[budget.key + 1], KEYS[budget.key + 2]
     local old = is_pause(budget.head) and budget.head
-    local known = old and tonumber(call('ZSCORE', alive, old) or 0) or now
-    if tonumber(ends) <= known then
-      return
+    local known = old and tonumber(call('ZSCORE', alive, old) or 0) or 0
+    if old == id and known == tonumber(ends) then
+      return true
     end
     call('ZADD', queue, 0, id)
     call('ZADD', alive, ends, id)
-    rare.extend({queue, alive}, ends - now)
+    rare.extend({alive, queue}, ends - now)
     if old and old ~= id then
       call('ZREM', queue, old)
       call('ZREM', alive, old)
     end
-    budget.head, budget.has_other_pause = id, known <= now
+    budget.head, budget.has_other_pause = id, known <= now or known > tonumber(ends)
     -- The end of the pause finds the windows that have a state.
     if budget.window > 0 then
       save(budget)
     end
+    return true
   end
 
   -- The hash is lost, so a whole limit counts as spent.
@@ -385,9 +389,10 @@ function rarely()
 
   -- `held` has expired, so all that was reserved counts as used since the last call. If `held` was lost instead, this is too
   -- early for permits that are in use: an eviction may admit a whole limit more.
-  function rare.spend_reserved(budget)
+  function rare.spend_reserved(budget, now)
     budget.spent = budget.spent + budget.reserved
     budget.reserved = 0
+    move_to(budget, now)
     save(budget)
     local all, fields, prefix = call('HGETALL', budget.hash), {}, budget.prefix
     for at = 1, #all, 2 do
@@ -404,11 +409,11 @@ function rarely()
       grant, hold, flow_of, last_of = semaphores(now, micros, floor, ended, is_provisional)
 
     -- Returns the amount that a unit adds to the tags of a flow of share 1: less if many units may be granted, so that the tags
-    -- of a queue that is never empty stay below those of revocations.
+    -- of a queue that is never empty stay below those of revocations for ten years.
     unit_cost = function(queue, id)
       local window = string.match(queue, '}(%d+):queue$')
       local limit = limit_and_weight(id)
-      return window and math.min(UNIT, math.min(1000000 * window, 100000000000) / math.max(limit, 1)) or UNIT
+      return window and math.min(UNIT, math.min(10000 * window, 1000000000) / math.max(limit, 1)) or UNIT
     end
 
     local function free_any(semaphore, unit)

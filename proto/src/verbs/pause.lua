@@ -10,7 +10,7 @@
 -- wait.
 --
 -- The pause of a budget is also stored in the hash that the budgets of all windows share, so that it holds for windows that are
--- used for the first time during the pause: see `open` of budget.lua. Window 0 stands for these.
+-- used for the first time during the pause: see `enter_pause` of budget.lua. Window 0 stands for these.
 --
 -- KEYS  held, queue, alive, token; see grant.lua. Of a budget: see budget.lua
 -- ARGV  1 floor   microseconds, the least token for a semaphore that has none yet
@@ -18,7 +18,8 @@
 --       3 2, the number of arguments that follow
 --       4 before  the id before the time: PROCESS.0.0.0.0.1.LENGTH.
 --       5 behind  the id after the time: .1.!.NOTE. The script inserts the server's time, in ms and decimal
--- Returns the server's time in ms, and 1 (the semaphore is paused; or for length 0: it was) or 0.
+-- Returns the server's time in ms, and 1 (the semaphore is paused; or for length 0: this call has ended its pause) or 0. The
+-- pause of a budget is ended by the call for window 0, and the calls for the other windows follow it.
 
 local held, queue, alive, token = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local floor, length = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -51,11 +52,14 @@ local function expire_again()
 end
 
 local is_budget = is_hash(token)
+-- For another window than 0 the hash shows if the pause was ended. Perhaps the key was paused again since.
+local follows_hash = is_budget and budgets[held].window > 0
+local was_paused = ends > now and not follows_hash
 if length == 0 then
-  if is_budget then
+  if is_budget and not follows_hash then
     call('HDEL', token, 'pause')
   end
-  if old then
+  if old and (was_paused or ends <= now) then
     leave(queue, alive, old)
     expire_again()
   end
@@ -81,7 +85,7 @@ elseif now + length > ends then
       drop(queue, alive, old)
     end
   end
-  rarely().extend({queue, alive, is_budget and token or nil}, length)
+  rarely().extend({alive, queue, is_budget and token or nil}, length)
 end
 finish(held, queue, alive)
-return {now, (length > 0 or ends > now) and 1 or 0}
+return {now, (length > 0 or was_paused) and 1 or 0}

@@ -201,7 +201,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   -- longer while it contains a revocation, and shorter if another program has overwritten it.
   local function keep_place(level)
     local queue, alive = level.queue, level.alive
-    for _, key in ipairs({queue, alive}) do
+    for _, key in ipairs({alive, queue}) do
       if call('PTTL', key) < short then
         call('PEXPIRE', key, ttl)
       end
@@ -282,7 +282,7 @@ local function contended_claims(at, equal, used, is_contended, ended, now, micro
   -- Returns the answer.
   local function wait_with_units(levels, at, pause)
     hold_up_to(levels, at, at)
-    return {-2, at, levels[at].used, 0, pause, 0, pause}
+    return {-2, at, levels[at].used, 0, pause, 0, pause, levels[at].budget and -1 or nil}
   end
 
   -- Returns true if the claim is admitted at all levels, else false and the answer to it.

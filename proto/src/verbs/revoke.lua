@@ -41,15 +41,16 @@ end
 if was_there then
   -- First, so that nothing has changed if this fails: the user may lack the right to publish.
   notify(held, process, permit .. ' revoked')
+  -- Before the permit is gone, so that a call that fails midway can be sent again.
+  call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))
+  if call('PTTL', alive) < remember then
+    call('PEXPIRE', alive, text(remember))
+  end
+  -- Removes the revocations whose time is over.
+  call('ZREMRANGEBYSCORE', alive, text(-REVOKED - now), text(-REVOKED))
   leave(queue, alive, id)
   for unit = 1, units do
     free(semaphore, name_of(unit))
-  end
-  call('ZADD', alive, text(-REVOKED - now - remember), revocation_of(id))
-  -- Removes the revocations whose time is over.
-  call('ZREMRANGEBYSCORE', alive, text(-REVOKED - now), text(-REVOKED))
-  if call('PTTL', alive) < remember then
-    call('PEXPIRE', alive, text(remember))
   end
   advance(semaphore)
 end

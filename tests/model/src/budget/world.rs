@@ -40,6 +40,12 @@ const BUDGET: [&str; 4] = [
     "s:{b}400:alive",
     "s:{b}:budget",
 ];
+const UNUSED: [&str; 4] = [
+    "s:{b}0:held",
+    "s:{b}0:queue",
+    "s:{b}0:alive",
+    "s:{b}:budget",
+];
 
 /// A claim in the queue of the budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -425,15 +431,22 @@ impl World {
             &format!("o.0.0.0.0.1.{length36}."),
             ".1.!.note",
         ];
-        let reply = runner.run(
-            Verb::Pause,
-            &mut self.server,
-            &BUDGET.map(str::to_owned),
-            &args.map(str::to_owned),
-        );
-        let reply = reply.map_err(|error| error.to_string())?;
-        let expected = Reply::List(vec![Reply::Int(self.now()), Reply::Int(1)]);
-        check(reply == expected, || format!("{reply:?}"))
+        let mut answers = Vec::new();
+        // Operators pause a key for the windows that are not in use first.
+        for keys in [UNUSED, BUDGET] {
+            let keys = keys.map(str::to_owned);
+            let reply = runner.run(
+                Verb::Pause,
+                &mut self.server,
+                &keys,
+                &args.map(str::to_owned),
+            );
+            answers.push(reply.map_err(|error| error.to_string())?);
+        }
+        let answer = |number| Reply::List(vec![Reply::Int(self.now()), Reply::Int(number)]);
+        // The end of a pause of another window follows the hash.
+        let expected = [answer(1), answer(i64::from(length > 0))];
+        check(answers == expected, || format!("{answers:?}"))
     }
 
     fn revoke(&mut self, at: usize, scenario: &Scenario, runner: &Runner) -> Checked {

@@ -100,24 +100,64 @@ fn a_release_that_fails_midway_frees_its_units_once() {
     }
 }
 
-fn pause(world: &mut World, keys: &[String], ms: i64) {
+/// Pauses the budgets for this many ms, or ends their pause for 0. Returns the script's answer.
+fn pause(world: &mut World, window: i64, ms: i64) -> Reply {
     let before = format!("o.0.0.0.0.1.{}.", base36(ms as u32));
     let args = ["5", &ms.to_string(), "2", &before, ".1.!."].map(str::to_owned);
-    world.try_to_run(Verb::Pause, keys, &args).expect("it runs");
+    let answer = world.try_to_run(Verb::Pause, &keys_of(window), &args);
+    answer.expect("it runs").remove(1)
+}
+
+/// The answer to a claim while the key is paused for this many ms: full at level 1, with no units in use.
+fn paused_for(ms: i64) -> Reply {
+    Reply::List([-4, 1, 0, ms].map(Reply::Int).to_vec())
 }
 
 /// Operators pause the budgets that are not in use yet under window 0.
 #[test]
 fn a_shorter_pause_holds_if_the_hash_with_the_longer_one_was_lost() {
     let mut world = World::with_minute();
-    let unused = keys_of(0);
-    pause(&mut world, &unused, 60_000);
-    world.server.take(&unused[3]);
-    pause(&mut world, &unused, 50_000);
+    pause(&mut world, 0, 60_000);
+    world.server.take(&keys_of(0)[3]);
+    pause(&mut world, 0, 50_000);
     let refused = world.acquire_with("100", &id(1, 100, 1), LEASE);
-    // Level 1 with no units in use is paused for 50 s.
-    let expected = [-4, 1, 0, 50_000].map(Reply::Int).to_vec();
+    assert_eq!(refused[1], paused_for(50_000));
+}
+
+/// An operator has ended the first pause, but only for window 0 when the key was paused again.
+#[test]
+fn a_window_follows_a_shorter_pause_of_the_hash() {
+    let mut world = World::with_minute();
+    world.acquire_with("100 rate", &id(1, 100, 1), LEASE);
+    for window in [0, 60_000] {
+        pause(&mut world, window, 600_000);
+    }
+    assert_eq!(pause(&mut world, 0, 0), Reply::Int(1));
+    pause(&mut world, 0, 50_000);
+    let refused = world.acquire_with("100", &id(2, 100, 1), LEASE);
+    let expected = [-4, 1, 1, 50_000].map(Reply::Int).to_vec();
     assert_eq!(refused[1], Reply::List(expected));
+}
+
+/// The other operator has paused the key between the two calls of this one, who ends the first pause.
+#[test]
+fn the_end_of_a_pause_ends_no_later_pause_of_another_operator() {
+    let mut world = World::with_minute();
+    let claim = id(1, 100, 1);
+    pause(&mut world, 0, 600_000);
+    assert_eq!(
+        world.acquire_with("100", &claim, LEASE)[1],
+        paused_for(600_000)
+    );
+    pause(&mut world, 0, 0);
+    for window in [0, 60_000] {
+        assert_eq!(pause(&mut world, window, 50_000), Reply::Int(1));
+    }
+    assert_eq!(pause(&mut world, 60_000, 0), Reply::Int(0));
+    assert_eq!(
+        world.acquire_with("100", &claim, LEASE)[1],
+        paused_for(50_000)
+    );
 }
 
 /// Its holders have died, and a longer window keeps the hash.
@@ -133,13 +173,24 @@ fn a_budget_whose_reservations_have_expired_leaves_no_field_behind() {
     assert_eq!(world.fields(), 2 + 4, "two states, and four reservations");
     // Longer than the key of the minute lasts, but not that of the hour.
     world.server.now += 600_000_000;
-    let next = id(5, 100, 1);
-    world.acquire_with("100", &next, LEASE);
+    world.acquire_with("100", &id(5, 100, 1), LEASE);
     assert_eq!(
         world.fields(),
         2 + 2,
         "the hour's reservation and the next one"
     );
+}
+
+/// Revokes a reservation, and keeps the revocation for an hour. Returns the script's answer.
+fn revoke(world: &mut World, id: &str) -> Result<Vec<Reply>, String> {
+    let (keys, args) = (world.keys.clone(), ["5", "3600000", "1", id]);
+    world.try_to_run(Verb::Revoke, &keys, &args.map(str::to_owned))
+}
+
+/// The answer to a refresh of a reservation that has settled one unit: 1 if it is held.
+fn refresh(world: &mut World, id: &str) -> Reply {
+    let args = [LEASE.to_string(), "1".to_owned(), format!("{id} 1")];
+    world.run(Verb::RefreshBudgets, &args).remove(1)
 }
 
 #[test]
@@ -149,13 +200,32 @@ fn a_refresh_of_a_revoked_reservation_reports_its_loss() {
     for id in [&revoked, &ended] {
         world.acquire_with("100", id, LEASE);
     }
-    // For an hour.
-    let args = ["5", "3600000", "1", &revoked].map(str::to_owned);
-    assert_eq!(world.run(Verb::Revoke, &args)[1], Reply::Int(1));
+    let answer = revoke(&mut world, &revoked).expect("it runs");
+    assert_eq!(answer[1], Reply::Int(1));
     world.server.now += LEASE * 1_000;
-    for (id, is_held) in [(revoked, 0), (ended, 1)] {
-        let args = [LEASE.to_string(), "1".to_owned(), format!("{id} 1")];
-        let answer = world.run(Verb::RefreshBudgets, &args);
-        assert_eq!(answer[1], Reply::Int(is_held), "{id}");
+    assert_eq!(refresh(&mut world, &revoked), Reply::Int(0));
+    assert_eq!(refresh(&mut world, &ended), Reply::Int(1));
+}
+
+/// It fails after any number of writes, as long as it fails.
+#[test]
+fn a_revocation_that_fails_midway_can_be_sent_again() {
+    for writes in 0.. {
+        let mut world = World::with_minute();
+        let id = id(1, 100, 60);
+        world.acquire_with("100", &id, LEASE);
+        world.server.writes_left = Some(writes);
+        let has_failed = revoke(&mut world, &id).is_err();
+        world.server.writes_left = None;
+        revoke(&mut world, &id).expect("it runs");
+        assert_eq!(
+            refresh(&mut world, &id),
+            Reply::Int(0),
+            "after {writes} writes"
+        );
+        assert_eq!(world.reserved(), 0, "after {writes} writes");
+        if !has_failed {
+            break;
+        }
     }
 }
