@@ -7,6 +7,7 @@ use crate::{
     semaphore::Semaphore,
     server::{Violation, violated},
     state::State,
+    steps::due,
     time::{LEASE, NEVER, TICK},
     unit::Unit,
 };
@@ -117,17 +118,13 @@ impl Model {
     /// Every live client makes its call, if one is due.
     fn make_due_calls(&mut self, state: &mut State) -> Result<(), Violation> {
         for at in 0..state.clients.len() as u8 {
-            let levels = self.claim(state, at).len();
             let client = &mut state.clients[usize::from(at)];
             if client.phase == Phase::Wanting {
                 client.phase = Phase::Leaving;
             }
-            let kind = match client.phase {
-                Phase::Queued if client.due <= 0 => Kind::Acquire,
-                Phase::Lost if levels == 1 && !client.is_light => Kind::Acquire,
-                Phase::Held => Kind::Refresh,
-                Phase::Leaving => Kind::Release,
-                _ => continue,
+            let is_idle = client.phase == Phase::Idle;
+            let Some(kind) = due(client).filter(|_| !is_idle) else {
+                continue;
             };
             self.send(state, at, kind, true);
             self.run_pending(state, &[at])?;

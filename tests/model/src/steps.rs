@@ -115,17 +115,17 @@ impl Model {
 
     /// Adds the requests that a client may send.
     fn add_requests(&self, at: u8, client: &Client, state: &State, steps: &mut Vec<Step>) {
-        let claim = self.claim(state, at);
         if self.scenario.holders_do_nothing && client.phase == Phase::Held {
             return;
         }
         let can_leave = matches!(client.phase, Phase::Wanting | Phase::Queued | Phase::Lost);
         steps.extend(can_leave.then_some(Step::Leave(at)));
         for fate in self.fates(client) {
-            self.add_requests_with(at, client, (claim.len(), fate), steps);
+            self.add_requests_with(at, client, fate, steps);
         }
         if client.phase == Phase::Held {
             steps.push(Step::Leave(at));
+            let claim = self.claim(state, at);
             let is_heavy = claim.iter().all(|level| level.weight == 2) && !client.is_light;
             let has_room = client.late.len() < self.scenario.late;
             let can_lighten = self.scenario.lightens && is_heavy && has_room;
@@ -135,28 +135,14 @@ impl Model {
     }
 
     /// Adds the requests with this fate that a client may send.
-    fn add_requests_with(
-        &self,
-        at: u8,
-        client: &Client,
-        (levels, fate): (usize, Fate),
-        steps: &mut Vec<Step>,
-    ) {
-        let mut send = |kind| steps.push(Step::Send(at, kind, fate));
-        match client.phase {
-            Phase::Wanting => send(Kind::Acquire),
-            Phase::Queued if client.due <= 0 => send(Kind::Acquire),
-            // A light permit sends none, because an acquire takes both units.
-            Phase::Lost if levels == 1 && !client.is_light => send(Kind::Acquire),
-            Phase::Held => send(Kind::Refresh),
-            Phase::Leaving => send(Kind::Release),
-            _ => {}
+    fn add_requests_with(&self, at: u8, client: &Client, fate: Fate, steps: &mut Vec<Step>) {
+        if client.phase == Phase::Idle {
+            let claims = self.scenario.clients[usize::from(at)].len();
+            steps.extend((0..claims).map(|claim| Step::Claim(at, claim as u8, fate)));
+            return;
         }
+        steps.extend(due(client).map(|kind| Step::Send(at, kind, fate)));
         match client.phase {
-            Phase::Idle => {
-                let claims = self.scenario.clients[usize::from(at)].len();
-                steps.extend((0..claims).map(|claim| Step::Claim(at, claim as u8, fate)));
-            }
             Phase::Queued if client.over >> client.at & 1 == 0 => {
                 steps.push(Step::LastPoll(at, fate));
             }
@@ -253,11 +239,12 @@ fn unrun(client: &Client) -> Option<Kind> {
     pending.reply.is_none().then_some(script)
 }
 
-/// The kind of request that a client has to send, if any.
+/// The kind of request that a client has to send, if any. A permit that was lost is acquired again with all of its levels. A
+/// light one is not, because an acquire takes both units.
 pub(crate) fn due(client: &Client) -> Option<Kind> {
     match client.phase {
-        _ if client.pending.is_some() || client.is_light => None,
-        Phase::Idle | Phase::Wanting | Phase::Lost => Some(Kind::Acquire),
+        Phase::Idle | Phase::Wanting => Some(Kind::Acquire),
+        Phase::Lost if !client.is_light => Some(Kind::Acquire),
         Phase::Queued if client.due <= 0 => Some(Kind::Acquire),
         Phase::Held => Some(Kind::Refresh),
         Phase::Leaving => Some(Kind::Release),

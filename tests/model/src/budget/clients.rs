@@ -1,6 +1,7 @@
 //! The clients of a walk, and their requests.
 
 use crate::time::TICK;
+use std::collections::BTreeSet;
 
 /// The claim that a client makes.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +12,13 @@ pub struct Claim {
     pub is_rate: bool,
     /// True if it waits.
     pub waits: bool,
+}
+
+impl Claim {
+    /// The total that a grant settles.
+    pub(super) fn spent_at_once(&self) -> i64 {
+        if self.is_rate { self.weight } else { 0 }
+    }
 }
 
 /// The state of a client's claim.
@@ -57,6 +65,11 @@ impl Request {
     pub(super) fn deadline(&self) -> i64 {
         self.sent + TICK
     }
+
+    /// True for an acquire that changes nothing any more.
+    pub(super) fn is_late(&self, now: i64) -> bool {
+        self.kind == Kind::Acquire && now > self.deadline()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,6 +91,32 @@ impl Client {
             total: 0,
             late: None,
             is_revoked: false,
+        }
+    }
+
+    /// True while it has a claim or a permit, and has not crashed.
+    pub(super) fn is_active(&self) -> bool {
+        !matches!(self.phase, Phase::Idle | Phase::Done | Phase::Dead)
+    }
+
+    /// The requests that it may send now for this claim.
+    pub(super) fn kinds(&self, claim: Claim) -> Vec<Kind> {
+        match self.phase {
+            Phase::Idle => vec![Kind::Acquire],
+            Phase::Wanting | Phase::Queued => vec![Kind::Acquire, Kind::Release(0)],
+            Phase::Provisional => vec![Kind::Refresh(claim.spent_at_once()), Kind::Release(0)],
+            Phase::Held => {
+                let totals = if claim.is_rate {
+                    BTreeSet::from([claim.weight])
+                } else {
+                    BTreeSet::from([self.total, claim.weight, claim.weight + 1])
+                };
+                let totals = totals.into_iter().filter(|total| *total >= self.total);
+                totals
+                    .flat_map(|total| [Kind::Refresh(total), Kind::Release(total)])
+                    .collect()
+            }
+            Phase::Done | Phase::Dead => Vec::new(),
         }
     }
 

@@ -24,6 +24,12 @@ impl Reserved {
             false => (self.weight - self.settled.unwrap_or(0)).max(0),
         }
     }
+
+    /// The units that count as settled. All units of a released reservation do, so that a later total does not spend them.
+    pub fn spent(&self) -> Option<i64> {
+        let least = if self.is_done { self.weight } else { 0 };
+        self.settled.map(|settled| settled.max(least))
+    }
 }
 
 /// The oracle. It counts spent units in parts, so that it needs no fractions. A unit has one part for each millisecond
@@ -108,17 +114,54 @@ impl Oracle {
         self.spent_in(ms) + self.all_reserved() + weight <= limit
     }
 
+    /// True if a reservation is there and has not ended.
+    pub fn has(&self, id: &str) -> bool {
+        self.reserved.contains_key(id)
+    }
+
+    /// Reserves the units of a claim unless they are reserved already, until a time at least. If the claim is granted at all
+    /// of its levels, `spent` is the total that the grant settles.
+    pub fn grant(&mut self, id: &str, weight: i64, limit: i64, until: i64, spent: Option<i64>) {
+        if !self.has(id) {
+            self.limit = limit;
+            let new = Reserved {
+                weight,
+                settled: None,
+                ends: until,
+                is_done: false,
+            };
+            self.reserved.insert(id.to_owned(), new);
+        }
+        self.extend(id, until);
+        if let Some(total) = spent {
+            self.settle(id, total);
+        }
+    }
+
+    /// Lets a reservation last until a time at least.
+    pub fn extend(&mut self, id: &str, until: i64) {
+        if let Some(own) = self.reserved.get_mut(id) {
+            own.ends = own.ends.max(until);
+        }
+    }
+
     /// Settles a total. Only its growth counts.
     pub fn settle(&mut self, id: &str, total: i64) {
         let Some(own) = self.reserved.get_mut(id) else {
             return;
         };
-        let before = match own.is_done {
-            true => own.settled.unwrap_or(0).max(own.weight),
-            false => own.settled.unwrap_or(0),
-        };
+        let before = own.spent().unwrap_or(0);
         own.settled = Some(total.max(before));
         self.spend((total - before).max(0));
+    }
+
+    /// Settles a total, and ends the reservation. If `keeps`, an acquire of it may still run, so it stays without units.
+    pub fn release(&mut self, id: &str, total: i64, keeps: bool) {
+        self.settle(id, total);
+        match self.reserved.get_mut(id) {
+            Some(own) if keeps => own.is_done = true,
+            _ => drop(self.reserved.remove(id)),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Visits every state of a budget, nearest first.
+//! Visits the states of a budget: all within some steps, or those of random walks.
 
 use super::{
     clients::{Claim, Kind},
@@ -20,8 +20,8 @@ pub struct Scenario {
     pub faults: u8,
     /// True if operators pause the key and revoke claims.
     pub has_operators: bool,
-    /// The walk ends after the depth at which it has seen this number of states.
-    pub states: usize,
+    /// A walk visits every state within this number of steps.
+    pub depth: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,19 +50,44 @@ impl Step {
     }
 }
 
-/// The result of a walk.
-#[derive(Debug)]
-pub struct Report {
-    /// The number of distinct states.
-    pub states: usize,
-    /// The number of steps to the farthest state.
-    pub depth: usize,
-    /// A difference between the scripts and the oracle, and the steps that lead to it.
-    pub fault: Option<String>,
+/// The end of a walk that has found a mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// A script has failed with this error.
+    Error(String),
+    /// A script differs from the oracle.
+    Difference(String),
 }
 
-/// Visits the states of a scenario with these scripts, until a script differs from the oracle or the scenario's number of
-/// states is reached.
+/// The result of a walk.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// The number of distinct states. For random walks, the number of steps.
+    pub states: usize,
+    /// The mistake of a script.
+    pub fault: Option<Fault>,
+    /// The steps that lead to the fault.
+    pub steps: Vec<String>,
+}
+
+impl Report {
+    fn without_fault(states: usize) -> Self {
+        Self {
+            states,
+            ..Self::default()
+        }
+    }
+
+    fn with_fault(states: usize, fault: Fault, steps: &[Step]) -> Self {
+        Self {
+            states,
+            fault: Some(fault),
+            steps: steps.iter().map(|step| format!("{step:?}")).collect(),
+        }
+    }
+}
+
+/// Visits every state of a scenario within its number of steps, nearest first, until a script makes a mistake.
 ///
 /// # Panics
 ///
@@ -71,30 +96,50 @@ pub fn walk(scenario: &Scenario, scripts: &Scripts) -> Report {
     let runner = Runner::new(scripts).expect("the scripts are Lua");
     let first = World::new(scenario.claims.len());
     let mut seen = HashSet::from([first.form()]);
-    let (mut last, mut depth) = (vec![(first, Vec::new())], 0);
-    while !last.is_empty() && seen.len() < scenario.states {
+    let mut last = vec![(first, Vec::new())];
+    for _ in 0..scenario.depth {
         let mut next = Vec::new();
         for (world, way) in &last {
             for step in world.steps(scenario) {
                 let (mut world, mut way) = (world.clone(), way.clone());
                 way.push(step);
-                if let Err(seen_fault) = world.take(step, scenario, &runner) {
-                    return Report {
-                        states: seen.len(),
-                        depth,
-                        fault: Some(format!("{seen_fault} after {way:#?}")),
-                    };
+                if let Err(fault) = world.take(step, scenario, &runner) {
+                    return Report::with_fault(seen.len(), fault, &way);
                 }
                 if seen.insert(world.form()) {
                     next.push((world, way));
                 }
             }
         }
-        (last, depth) = (next, depth + 1);
+        last = next;
     }
-    Report {
-        states: seen.len(),
-        depth,
-        fault: None,
+    Report::without_fault(seen.len())
+}
+
+/// Takes random walks of `length` steps, until a script makes a mistake. `below` returns a random number below its
+/// argument.
+///
+/// # Panics
+///
+/// If a script is not Lua.
+pub fn wander(
+    scenario: &Scenario,
+    scripts: &Scripts,
+    walks: usize,
+    length: usize,
+    mut below: impl FnMut(usize) -> usize,
+) -> Report {
+    let runner = Runner::new(scripts).expect("the scripts are Lua");
+    for number in 0..walks {
+        let (mut world, mut way) = (World::new(scenario.claims.len()), Vec::new());
+        for _ in 0..length {
+            let steps = world.steps(scenario);
+            let step = steps[below(steps.len())];
+            way.push(step);
+            if let Err(fault) = world.take(step, scenario, &runner) {
+                return Report::with_fault(number * length + way.len(), fault, &way);
+            }
+        }
     }
+    Report::without_fault(walks * length)
 }

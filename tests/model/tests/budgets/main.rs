@@ -1,4 +1,4 @@
-//! Budgets: the arithmetic of their scripts, and every state that a few clients can reach.
+//! Budgets: the arithmetic of their scripts, and the states that a few clients can reach.
 
 mod cases;
 mod random;

@@ -5,11 +5,7 @@
 
 use super::world::{DAY, LEASE, PROVISIONAL, World, claim, id};
 use testing::rng::Rng;
-use tower_semaphore_model::{
-    budget::{Reserved, stored},
-    scripts::Verb,
-    stand_in::Reply,
-};
+use tower_semaphore_model::{budget::stored, scripts::Verb, stand_in::Reply};
 
 const LONGEST: i64 = 31 * DAY;
 const LIMITS: [i64; 9] = [1, 2, 3, 10, 100, 65_535, 65_536, 1_000_003, u32::MAX as i64];
@@ -80,7 +76,7 @@ impl World {
         let args = claim(self.now(), terms, &id, lasts);
         let (now, was_set_back) = (self.now(), self.oracle.was_set_back);
         self.oracle.move_to(now);
-        let is_held = self.oracle.reserved.contains_key(&id);
+        let is_held = self.oracle.has(&id);
         let fits = self.oracle.fits_in(0, weight, limit);
         let answer = self.run_checked(Verb::AcquireBudgets, &args);
         if let Reply::List(refusal) = &answer[1] {
@@ -99,21 +95,9 @@ impl World {
         }
         assert_eq!(answer[1], Reply::Int(1));
         assert!(is_held || fits, "{:?}", self.oracle);
-        if !is_held {
-            self.oracle.limit = limit;
-            let new = Reserved {
-                weight,
-                settled: None,
-                ends: 0,
-                is_done: false,
-            };
-            self.oracle.reserved.insert(id.clone(), new);
-        }
-        let own = self.oracle.reserved.get_mut(&id).expect("it is there");
-        own.ends = own.ends.max(now + lasts);
-        if lasts == LEASE {
-            self.oracle.settle(&id, if is_rate { weight } else { 0 });
-        }
+        let spent = if is_rate { weight } else { 0 };
+        let spent = (lasts == LEASE).then_some(spent);
+        self.oracle.grant(&id, weight, limit, now + lasts, spent);
         if !is_known {
             self.ids.push((id, limit, weight, is_rate));
         }
@@ -141,7 +125,7 @@ impl World {
         };
         let now = self.now();
         self.oracle.move_to(now);
-        let is_held = self.oracle.reserved.contains_key(&id);
+        let is_held = self.oracle.has(&id);
         if self.rng.once_in(2) {
             let lasts = self.rng.one_of(&[LEASE, LEASE, LEASE, PROVISIONAL]);
             let args = [lasts.to_string(), "1".to_owned(), format!("{id} {total}")];
@@ -165,11 +149,7 @@ impl World {
             let args = ["1", "5", "1", &format!("{id} {total}{keep}")].map(str::to_owned);
             let answer = self.run_checked(Verb::ReleaseBudgets, &args);
             assert_eq!(answer[1], Reply::Int(is_held.into()));
-            self.oracle.settle(&id, total);
-            match self.oracle.reserved.get_mut(&id) {
-                Some(own) if stays => own.is_done = true,
-                _ => drop(self.oracle.reserved.remove(&id)),
-            }
+            self.oracle.release(&id, total, stays);
         }
     }
 
