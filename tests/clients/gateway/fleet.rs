@@ -199,8 +199,8 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
     assert_eq!(tokens.len(), 2);
 }
 
-/// A stream reserves its words at once and takes ten windows to send them. Time returns used tokens within a window, and
-/// must not return reserved ones.
+/// A stream reserves its words at once and takes ten windows to send them. Time returns used tokens within a window,
+/// and must not return reserved ones.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes a minute"]
 async fn streams_of_ten_windows_keep_their_reservations_and_use_at_most_the_limit_in_any_interval()

@@ -46,8 +46,8 @@ fn parse(line: &str) -> Client {
 }
 
 /// Lets messages notify waiters of their grants. Returns the connections that the store had while the first one waited:
-/// its runtime's, the keeper's and a subscribed one. The store's lease must be a minute, because then a waiter polls only
-/// every five seconds.
+/// its runtime's, the keeper's and a subscribed one. The store's lease must be a minute, because then a waiter polls
+/// only every five seconds.
 pub(crate) async fn clients_of_a_notified_waiter(
     store: &RedisSemaphore,
     raw: &mut Raw,
