@@ -61,8 +61,11 @@ async fn hold_across_a_suspension(store: &RedisSemaphore, keys: usize) {
     // The keeper's thread runs at least once during this sleep.
     sleep(LEASE / 12).await;
     println!("\nholds");
-    // Half of a leap is far more than the rounding of `suspended`.
+    // Half of a leap is far more than the rounding of `suspended`. Sleeps are counted, because the clocks jump.
+    let mut sleeps = 0;
     while suspended(start) - first < LEAP as f64 / 2.0 {
+        assert!(sleeps < 60_000, "no suspension for a minute");
+        sleeps += 1;
         sleep(Duration::from_millis(1)).await;
     }
     let after = hold(store, "after", keys).await;

@@ -134,7 +134,10 @@ async fn a_refused_claim_is_sent_once_while_other_keys_are_released() {
     let log = proxy.log();
     let acquires = log.iter().filter(|seen| is_acquire(&seen.args)).count();
     // Once for each claim, and some more on a busy machine.
-    assert!(acquires < 60, "{acquires} calls for 50 refusals");
+    assert!(
+        (50..60).contains(&acquires),
+        "{acquires} calls for 50 refusals"
+    );
 }
 
 /// The number of connections that a server accepts in two seconds, while `work` is repeated. A storm makes many.

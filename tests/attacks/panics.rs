@@ -127,14 +127,16 @@ async fn a_connector_that_panics_leaves_no_permit_behind() {
     let store = connected(async || builder.clone().connect(server.url()).await).await;
     let claim = || Claim::new("a").with_limit(100);
     drop(store.acquire(claim()).await.expect("there is room"));
+    let before = function.calls.load(Relaxed);
     function.is_at_fault.store(true, Relaxed);
     for _ in 0..10 {
         let claims: Vec<_> = (0..40).map(|_| store.acquire(claim())).collect();
         let (_, answers) = tokio::join!(end_connections(&mut raw), join_all(claims));
         drop(answers);
     }
-    // Of every three calls one panics, so at least two have.
-    assert!(function.calls.load(Relaxed) > 6, "it has been called");
+    // One in three calls panics, so at least two have.
+    let calls = function.calls.load(Relaxed) - before;
+    assert!(calls >= 6, "{calls} calls");
     function.is_at_fault.store(false, Relaxed);
     eventually("nothing is held", BOUND, async || {
         raw.zcard("semaphore:2:{concurrency:a}:held").await == 0
@@ -202,7 +204,7 @@ async fn a_faulty_credentials_function_is_an_outage_and_is_called_rarely() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connecting_with_a_faulty_function_fails_in_time_and_names_the_function() {
+async fn connecting_with_a_faulty_function_fails_in_time_with_its_cause() {
     let server = RedisServer::start();
     for fault in FAULTS {
         for name in ["connector", "credentials"] {
@@ -221,15 +223,17 @@ async fn connecting_with_a_faulty_function_fails_in_time_and_names_the_function(
                 "{name} {fault:?}: {error:?}"
             );
             let text = causes(&error);
-            let is_named = match (name, fault) {
+            let is_cause = match (name, fault) {
                 // The error of a connector is passed on as it is.
                 ("connector", Fault::Fails) => text.contains("no tunnel"),
                 // The error is that of a timeout, and need not name the function.
-                (_, Fault::NeverReturns) => true,
+                (_, Fault::NeverReturns) => {
+                    text.contains("timed out") || text.contains("no answer from Redis within")
+                }
                 (_, Fault::Fails) => text.contains(name) && text.contains("no token"),
                 _ => text.contains(name) && text.contains("panicked"),
             };
-            assert!(is_named, "{name} {fault:?}: {text}");
+            assert!(is_cause, "{name} {fault:?}: {text}");
         }
     }
 }

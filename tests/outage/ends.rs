@@ -3,12 +3,15 @@
 //! Promises: P14, P18.
 
 use crate::server::{
-    BOUND, HELD, LEASE, PROCESSES, assert_refused, builder, claim, degraded, granted, store,
-    wait_until_open,
+    BOUND, HELD, LEASE, assert_refused, builder, claim, degraded, granted, store, wait_until_open,
 };
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
-use testing::{redis::RedisServer, resp::Raw, wait::eventually};
+use testing::{
+    redis::{PROCESSES, RedisServer},
+    resp::Raw,
+    wait::eventually,
+};
 use tokio::time::sleep;
 use tower_semaphore::{
     Semaphore,

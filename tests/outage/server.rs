@@ -1,7 +1,12 @@
 //! Helpers of these tests: stores, claims, and observations of the server that bypass the library.
 
 use std::time::{Duration, Instant};
-use testing::{redis::RedisServer, resp::Raw, stores::connected, wait::eventually};
+use testing::{
+    redis::{RedisServer, until_processes_know_each_other},
+    resp::Raw,
+    stores::connected,
+    wait::eventually,
+};
 use tower_semaphore::{
     AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
     redis::{Builder, WhenUnavailable},
@@ -13,7 +18,6 @@ pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
 /// Two refresh intervals.
 pub(crate) const TWO_REFRESHES: Duration = Duration::from_secs(1);
 pub(crate) const HELD: &str = "semaphore:2:{concurrency:a}:held";
-pub(crate) const PROCESSES: &str = "semaphore:2:processes";
 
 pub(crate) fn builder(policy: WhenUnavailable) -> Builder {
     RedisSemaphore::builder()
@@ -65,39 +69,15 @@ pub(crate) fn assert_refused(answer: Result<Permit, AcquireError>) {
 
 /// Acquires permits until the policy admits no more.
 pub(crate) async fn acquire_until_refused(store: &RedisSemaphore, limit: u32) -> Vec<Permit> {
-    let mut permits = Vec::new();
-    loop {
-        match store.acquire(claim(limit)).await {
-            Ok(permit) => permits.push(permit),
-            refused => {
-                assert_refused(refused);
-                return permits;
-            }
-        }
-    }
+    let permits = acquire_until_error(store, limit).await;
+    assert_refused(store.acquire(claim(limit)).await);
+    permits
 }
 
 /// Waits until `count` processes are registered in Redis, and each of them knows this number.
 pub(crate) async fn wait_until_known(server: &RedisServer, count: usize) {
     let mut raw = Raw::connect(server.port()).await;
-    eventually("all are alive", BOUND, async || {
-        raw.zcard(PROCESSES).await == count
-    })
-    .await;
-    // Each process learns the number from the answer to its next call.
-    let before = alive_until(&mut raw).await;
-    eventually("each has called again", BOUND, async || {
-        let now = alive_until(&mut raw).await;
-        before
-            .iter()
-            .all(|(id, end)| now.iter().any(|(other, later)| other == id && later > end))
-    })
-    .await;
-}
-
-/// The ids of the processes, and the time until which each counts as alive.
-async fn alive_until(raw: &mut Raw) -> Vec<(Vec<u8>, f64)> {
-    raw.zmembers(PROCESSES).await
+    until_processes_know_each_other(&mut raw, count).await;
 }
 
 /// Waits until the server grants claims again.

@@ -5,7 +5,7 @@
 //! Promises: P19.
 
 use crate::server::{
-    BOUND, LEASE, acquire_until_error, builder, claim, granted, store, wait_until_known,
+    BOUND, HELD, LEASE, acquire_until_error, builder, claim, granted, store, wait_until_known,
     wait_until_open,
 };
 use std::{
@@ -20,6 +20,7 @@ use std::{
 use testing::{
     proxy::{End, Proxy},
     redis::RedisServer,
+    resp::Raw,
     wait::eventually,
 };
 use tokio::{runtime, time::sleep};
@@ -75,8 +76,11 @@ async fn a_server_that_dies_while_it_settles_counts_as_gone_only_after_a_while()
         permit.is_ok_and(|permit| !permit.is_degraded())
     })
     .await;
-    // Until the permit is released.
-    sleep(Duration::from_millis(100)).await;
+    let mut raw = Raw::connect(server.port()).await;
+    eventually("the permit is released", BOUND, async || {
+        raw.zcard(HELD).await == 0
+    })
+    .await;
     let held = acquire_until_error(&other, LIMIT).await;
     assert_eq!(held.len() as u32, LIMIT);
     server.kill();

@@ -2,14 +2,12 @@
 //!
 //! Promises: P19.
 
-use crate::server::{
-    BOUND, LEASE, PROCESSES, acquire_until_refused, builder, claim, store, wait_until_known,
-};
+use crate::server::{BOUND, LEASE, acquire_until_refused, builder, claim, store, wait_until_known};
 use std::time::Duration;
 use testing::{
     clock::SteppedClock,
     proxy::{End, Proxy},
-    redis::RedisServer,
+    redis::{PROCESSES, RedisServer},
     resp::Raw,
     stores::connected,
     wait::eventually,

@@ -258,7 +258,8 @@ async fn a_lone_node_of_a_cluster_soon_gets_only_calls_for_one_key() {
             .all(Result::is_ok)
     );
     // At least one call for each key. A busy machine may add some.
-    assert_eq!(calls(&mut raw).await.min(CLAIMS), CLAIMS);
+    let calls = calls(&mut raw).await;
+    assert!(calls >= CLAIMS, "{calls} calls");
     let errors = raw.cmd(&["INFO", "errorstats"]).await;
     assert!(!errors.text().contains("CROSSSLOT"), "{}", errors.text());
 }

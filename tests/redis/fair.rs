@@ -2,6 +2,7 @@
 //!
 //! Promises: P12, P16.
 
+use crate::queue::queued;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -42,11 +43,6 @@ fn claim_of(flow: &str) -> Claim {
 async fn held(store: &RedisSemaphore) -> Permit {
     let claim = Claim::new("a").with_limit(1).with_wait(BOUND);
     store.acquire(claim).await.expect("there is room soon")
-}
-
-async fn queued(raw: &mut Raw, count: usize) {
-    let waits = async || raw.zcard(QUEUE).await == count;
-    eventually("the queue has this length", BOUND, waits).await;
 }
 
 /// Tasks that each wait for a grant, release it, and return the claim's name and token.
@@ -123,12 +119,10 @@ async fn contend(flows: Option<[&str; 5]>) -> Vec<String> {
     let granted = processes.iter_mut().flat_map(Process::contended);
     let granted: BTreeMap<_, _> = granted.map(|(name, token)| (token, name)).collect();
     let calls = monitor.calls(&mut raw).await;
-    // A claim that was sent before has -1 in place of its limit.
-    let is_poll = |arg: &String| arg.starts_with("-1 ");
     let (polls, calls): (Vec<_>, Vec<_>) = calls
         .iter()
         .filter(|call| call.names(QUEUE))
-        .partition(|call| call.args.iter().any(is_poll));
+        .partition(|call| call.is_poll());
     assert!(
         polls.len() <= 4,
         "more than one for each process: {polls:?}"

@@ -2,6 +2,7 @@
 //!
 //! Promises: P17.
 
+use crate::queue::queued;
 use std::time::{Duration, Instant};
 use testing::{fleet::Process, redis::RedisServer, resp::Raw, wait::eventually};
 use tokio::task::JoinHandle;
@@ -23,13 +24,6 @@ async fn store(server: &RedisServer) -> RedisSemaphore {
 
 fn claim() -> Claim {
     Claim::new("a").with_limit(2)
-}
-
-async fn queued(raw: &mut Raw, count: usize) {
-    eventually("the queue has this length", BOUND, async || {
-        raw.zcard(QUEUE).await == count
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

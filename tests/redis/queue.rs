@@ -13,7 +13,7 @@ use testing::{
     redis::RedisServer,
     resp::Raw,
     rig::Rig,
-    wait::eventually,
+    wait::{eventually, one_round_passes},
 };
 use tokio::task::JoinSet;
 use tower_semaphore::{AcquireError, Claim, Permit, RedisSemaphore, Semaphore};
@@ -59,7 +59,8 @@ async fn join(store: &RedisSemaphore, raw: &mut Raw, waiters: &mut Waiters, coun
     queued(raw, before + count).await;
 }
 
-async fn queued(raw: &mut Raw, count: usize) {
+/// Waits until the queue of `a` has this length.
+pub(crate) async fn queued(raw: &mut Raw, count: usize) {
     eventually("the queue has this length", BOUND, async || {
         raw.zcard(QUEUE).await == count
     })
@@ -110,17 +111,24 @@ async fn one_release_wakes_one_of_a_thousand_waiters_and_costs_a_few_commands() 
     )
     .await;
     join(&store, &mut raw, &mut waiters, 999).await;
-    raw.reset_stats().await;
 
-    assert!(held.release().await);
-    let first = next(&mut waiters).await;
-    let stats = raw.commandstats().await;
-    // One call is the release. On a busy machine the first refresh of the new permit may have been sent as well.
-    assert!((1..=2).contains(&sent(&stats)), "{stats:?}");
-    assert_eq!(stats.get("publish"), Some(&1), "{stats:?}");
-    assert!(stats.values().sum::<u64>() < 35, "{stats:?}");
-    assert_eq!(raw.zcard(QUEUE).await, 999);
-    assert!(first.release().await);
+    let mut held = Some(held);
+    // An announcement of the process or a poll may be sent during a round.
+    one_round_passes("one release costs a few commands", 3, async || {
+        let left = raw.zcard(QUEUE).await - 1;
+        raw.reset_stats().await;
+        let last = held.take().expect("a permit");
+        assert!(last.release().await);
+        held = Some(next(&mut waiters).await);
+        let stats = raw.commandstats().await;
+        assert_eq!(raw.zcard(QUEUE).await, left);
+        // One call is the release. On a busy machine the first refresh of the new permit may have been sent as well.
+        let is_cheap = (1..=2).contains(&sent(&stats)) && stats.values().sum::<u64>() < 35;
+        let is_one_woken = stats.get("publish") == Some(&1);
+        (is_cheap && is_one_woken).then_some(()).ok_or(stats)
+    })
+    .await;
+    assert!(held.expect("a permit").release().await);
     drop(next(&mut waiters).await);
 }
 
@@ -157,9 +165,9 @@ async fn the_waiter_behind_a_cancelled_head_is_granted_at_once() {
     let light = tokio::spawn(store.acquire(claim(3).with_wait(BOUND)));
     queued(&mut raw, 2).await;
     heavy.abort();
-    // The bound is shorter than the time to the first retry of the cancelled claim's release: that retry would also
-    // grant the light claim.
-    let granted = tokio::time::timeout(BOUND / 4, light)
+    // The bound is shorter than the 5 s until the light claim polls, and than the time to the first retry of the
+    // cancelled claim's release. Both would also grant the light claim.
+    let granted = tokio::time::timeout(BOUND / 5, light)
         .await
         .expect("granted without a poll");
     drop(granted.expect("it did not panic").expect("it is granted"));

@@ -126,7 +126,7 @@ async fn a_waiter_is_not_granted_by_a_message_alone() {
         raw.zcard(queue).await == 1 && !channels.array().is_empty()
     })
     .await;
-    // The waiter polls once more when its store has subscribed. Later polls are far apart.
+    // The waiter polls once more when its store has subscribed. Later polls come every two thirds of a second.
     sleep(Duration::from_millis(200)).await;
     servers.0.replica.stop();
     assert!(held.release().await);

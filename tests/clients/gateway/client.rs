@@ -178,13 +178,15 @@ impl Answer {
         .await;
     }
 
-    /// Reads the next part of the stream. Returns its number of words, or `None` at the end.
-    pub(crate) async fn next_words(&mut self) -> Option<i64> {
+    /// Reads the next part of the stream. Returns its number of words, or `None` at the end. A part may end inside an
+    /// event: its beginning stays in `rest` until the next call.
+    pub(crate) async fn next_words(&mut self, rest: &mut String) -> Option<i64> {
         let frame = soon("more of the stream", self.0.body_mut().frame()).await?;
         let data = frame.expect("it does not break off").into_data();
-        let data = data.expect("data");
-        let text = std::str::from_utf8(&data).expect("text");
-        Some(text.matches(r#""text""#).count() as i64)
+        *rest += std::str::from_utf8(&data.expect("data")).expect("text");
+        let end = rest.rfind("\n\n").map_or(0, |at| at + 2);
+        let events: String = rest.drain(..end).collect();
+        Some(events.matches(r#""text""#).count() as i64)
     }
 
     /// The error object of a response.

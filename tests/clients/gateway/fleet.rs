@@ -27,6 +27,28 @@ async fn pair(settings: &[(&str, &str)]) -> [Gateway; 2] {
     ]
 }
 
+/// Starts four gateways whose requests wait. Only the budgets of models are not ample.
+async fn four(redis: &str, settings: &[(&str, &str)]) -> [Arc<Gateway>; 4] {
+    let waiting = [
+        ("REDIS_URL", redis),
+        ("ESTIMATE", "max"),
+        ("WAIT_MS", "600000"),
+        ("KEY_LIMIT", "1000"),
+        ("UPSTREAM_LIMIT", "1000"),
+        AMPLE_BUDGETS[0],
+    ];
+    let settings = [&waiting[..], settings].concat();
+    let [one, other] = pair(&settings).await;
+    let [third, fourth] = pair(&settings).await;
+    [one, other, third, fourth].map(Arc::new)
+}
+
+/// Asserts that no client has ended, as after a panic.
+fn assert_clients_go_on(clients: &mut JoinSet<()>) {
+    let ended = clients.try_join_next();
+    assert!(ended.is_none(), "{ended:?}");
+}
+
 #[tokio::test]
 async fn a_key_has_its_number_of_requests_in_flight_in_all_gateways_together() {
     let server = RedisServer::start();
@@ -139,26 +161,13 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
     const EACH: u32 = 50;
     const ANSWERS: u32 = 400;
     let server = RedisServer::start();
-    let redis = server.url();
-    let extra = [
-        ("REDIS_URL", &*redis),
-        ("WORD_MS", "0"),
-        ("ESTIMATE", "max"),
-        ("WAIT_MS", "600000"),
-        ("KEY_LIMIT", "1000"),
-        ("UPSTREAM_LIMIT", "1000"),
-        ("MODEL_TPM", "60000"),
-    ];
-    // Only the budgets of keys are ample.
-    let settings = [&AMPLE_BUDGETS[..1], &extra].concat();
-    let [one, other] = pair(&settings).await;
-    let [third, fourth] = pair(&settings).await;
-    let gateways = [one, other, third, fourth];
+    let settings = [("WORD_MS", "0"), ("MODEL_TPM", "60000")];
+    let gateways = four(&server.url(), &settings).await;
     let begun = Instant::now();
     gateways[0].stream("zoe", MINUTE).await.text().await;
     let (answers, mut answered) = mpsc::unbounded_channel();
     let mut clients = JoinSet::new();
-    for gateway in gateways.map(Arc::new) {
+    for gateway in gateways {
         for key in ["ann", "bob"].repeat(3) {
             let (gateway, answers) = (gateway.clone(), answers.clone());
             clients.spawn(async move {
@@ -171,10 +180,12 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
             });
         }
     }
+    drop(answers);
     let mut tokens = BTreeMap::<_, u32>::new();
     let mut granted = MINUTE;
     for _ in 0..ANSWERS {
         let key = soon("an answer", answered.recv()).await;
+        assert_clients_go_on(&mut clients);
         *tokens.entry(key.expect("clients go on")).or_default() += EACH;
         granted += EACH;
         // The model begins with all tokens of a minute, and gets more with time.
@@ -188,8 +199,8 @@ async fn two_keys_that_wait_for_a_model_get_the_same_tokens_from_four_gateways_a
     assert_eq!(tokens.len(), 2);
 }
 
-/// A stream reserves its words at once and takes ten windows to send them. Time returns used tokens within a window, and must
-/// not return reserved ones.
+/// A stream reserves its words at once and takes ten windows to send them. Time returns used tokens within a window,
+/// and must not return reserved ones.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes a minute"]
 async fn streams_of_ten_windows_keep_their_reservations_and_use_at_most_the_limit_in_any_interval()
@@ -200,39 +211,35 @@ async fn streams_of_ten_windows_keep_their_reservations_and_use_at_most_the_limi
     /// Clients may read words this late, about half a second of them.
     const UNREAD: i64 = 30;
     let server = RedisServer::start();
-    let redis = server.url();
-    let extra = [
-        ("REDIS_URL", &*redis),
+    let settings = [
         ("MINUTE_MS", "1000"),
         ("WORD_MS", "100"),
-        ("ESTIMATE", "max"),
-        ("WAIT_MS", "600000"),
-        ("UPSTREAM_LIMIT", "1000"),
         ("MODEL_TPM", "300"),
     ];
-    let settings = [&AMPLE_BUDGETS[..1], &extra].concat();
-    let [one, other] = pair(&settings).await;
-    let [third, fourth] = pair(&settings).await;
+    let gateways = four(&server.url(), &settings).await;
     // How the number of words that are granted and not read changes.
     let (changes, mut changed) = mpsc::unbounded_channel();
     let mut clients = JoinSet::new();
-    for gateway in [one, other, third, fourth].map(Arc::new) {
+    for gateway in gateways {
         for key in ["ann", "bob"] {
             let (gateway, changes) = (gateway.clone(), changes.clone());
             clients.spawn(async move {
                 loop {
                     let mut answer = gateway.stream(key, WORDS as u32).await;
                     changes.send(WORDS).expect("the test goes on");
-                    while let Some(words) = answer.next_words().await {
+                    let mut rest = String::new();
+                    while let Some(words) = answer.next_words(&mut rest).await {
                         changes.send(-words).expect("the test goes on");
                     }
                 }
             });
         }
     }
+    drop(changes);
     let (mut unread, mut words, mut reads) = (0, 0, Vec::new());
     while words < STREAMS * WORDS {
         let change = soon("a word or a grant", changed.recv()).await;
+        assert_clients_go_on(&mut clients);
         let change = change.expect("clients go on");
         unread += change;
         assert!(unread <= LIMIT + UNREAD, "{unread} are reserved");

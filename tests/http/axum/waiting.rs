@@ -18,11 +18,10 @@ use hyper::body::Incoming;
 use std::{sync::Arc, time::Duration};
 use testing::{
     http_requests::limit,
-    stores::{Store, memory},
-    wait::eventually,
+    stores::{Store, memory, until_queued},
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream, task::JoinHandle, time::timeout};
-use tower_semaphore::{AcquireError, Claim, MemorySemaphore};
+use tower_semaphore::{Claim, MemorySemaphore};
 
 /// Shorter than the time after which a waiter counts as dead under the default lease.
 const SOON: Duration = Duration::from_millis(1_500);
@@ -73,22 +72,8 @@ impl Busy {
 
     /// Waits until alice has `count` waiting requests.
     async fn wait_until_queued(&self, count: u32) {
-        eventually("alice has that many waiting requests", BOUND, async || {
-            matches!(self.probe(count).await, AcquireError::QueueFull { .. })
-                && matches!(self.probe(count + 1).await, AcquireError::TimedOut { .. })
-        })
-        .await;
-    }
-
-    /// The error of another claim, which allows `longest` waiters: `QueueFull` if that many wait, `TimedOut` if fewer
-    /// do.
-    async fn probe(&self, longest: u32) -> AcquireError {
-        let claim = Claim::new("alice")
-            .with_limit(5)
-            .with_wait(Duration::from_millis(1))
-            .with_max_waiting(longest);
-        let refused = self.store.acquire(claim).await;
-        refused.expect_err("five are in flight")
+        let claim = Claim::new("alice").with_limit(5);
+        until_queued(&self.store, &claim, count, BOUND).await;
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Promises: P9, P22.
 
-use super::rig::{Held, ok, stalled, take};
+use super::rig::{Held, MARGIN, ok, stalled, take};
 use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use http::{Request, Response, StatusCode};
@@ -27,9 +27,6 @@ use tower_semaphore::{ConcurrencyLimitLayer, OnLost, Permit, ReleaseAt, Response
 
 /// How long a head waits at most for the answer to the release of its permit.
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
-
-/// Longer than one tick of Tokio's clock.
-const MARGIN: Duration = Duration::from_millis(5);
 
 type Limit = ConcurrencyLimitLayer<key::Header>;
 

@@ -2,6 +2,7 @@
 //!
 //! Promises: P23.
 
+use super::rig::{MARGIN, MAX_STALL};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
@@ -18,11 +19,6 @@ use tower::{Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneServi
 use tower_semaphore::{
     ConcurrencyLimitLayer, MemorySemaphore, OnLost, ReleaseAt, RequestBody, key,
 };
-
-const MAX_STALL: Duration = Duration::from_secs(30);
-
-/// Longer than one tick of Tokio's clock.
-const MARGIN: Duration = Duration::from_millis(5);
 
 /// A client that sends this number of bytes within the longest stall makes progress.
 const KIBIBYTE: usize = 1_024;

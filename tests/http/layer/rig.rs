@@ -10,10 +10,17 @@ use std::{
     convert::Infallible,
     future::{Ready, ready},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 use testing::http_requests::limit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_semaphore::{AcquireError, MemorySemaphore, Permit, ResponseBody, Semaphore};
+
+/// The longest stall of a client in tests that time stalls.
+pub(crate) const MAX_STALL: Duration = Duration::from_secs(30);
+
+/// Longer than one tick of Tokio's clock.
+pub(crate) const MARGIN: Duration = Duration::from_millis(5);
 
 /// A response of a limited service. It holds its permit until its body is read or dropped.
 pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;

@@ -2,7 +2,7 @@
 //!
 //! Promises: P23.
 
-use super::rig::{is_refused, send};
+use super::rig::{MARGIN, MAX_STALL, is_refused, send};
 use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use http::{Request, Response};
@@ -18,11 +18,6 @@ use tower::{Layer, Service, service_fn};
 use tower_semaphore::{
     Claim, ConcurrencyLimitLayer, MemorySemaphore, OnLost, Permit, PermitLost, ReleaseAt, key,
 };
-
-const MAX_STALL: Duration = Duration::from_secs(30);
-
-/// Longer than one tick of Tokio's clock.
-const MARGIN: Duration = Duration::from_millis(5);
 
 /// The handler's time per frame, which is longer than a client may stall.
 const PAUSE: Duration = Duration::from_secs(100);

@@ -55,7 +55,7 @@ async fn services_that_wait_follow_the_limit_in_the_order_of_their_queue() {
     let service = layer(&store).layer(service_fn(ok));
     let held = hold(&store, 1).await;
     let first = arrive(&service);
-    wait_until_queued(&shared(&store), 9).await;
+    wait_until_queued(&shared(&store)).await;
     let second = arrive(&service);
     set(&store, Some(2)).await;
     let answer = done(first).await;
@@ -77,7 +77,7 @@ async fn a_service_keeps_its_position_in_a_full_queue() {
     let waits = layer(&store).with_max_waiting(1);
     let waits = arrive(&waits.layer(service_fn(ok)));
     for limit in 2..5 {
-        wait_until_queued(&shared(&store), 10).await;
+        wait_until_queued(&shared(&store)).await;
         set(&store, Some(limit)).await;
     }
     assert!(!waits.is_finished(), "nothing is free");
@@ -106,7 +106,7 @@ async fn a_closed_key_is_forbidden_to_waiting_requests_too() {
     let waits = keyed(&store).with_wait(Duration::from_secs(60));
     let waits = waits.layer(service_fn(ok));
     let waiting = arrive(&waits);
-    wait_until_queued(&shared(&store), 9).await;
+    wait_until_queued(&shared(&store)).await;
     let global = layer(&store).layer(service_fn(ok));
     let waiting_globally = arrive(&global);
     set(&store, Some(0)).await;

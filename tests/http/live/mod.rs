@@ -6,7 +6,7 @@ mod waiting;
 
 use http::{Request, Response, request::Parts};
 use std::{convert::Infallible, time::Duration};
-use testing::{stores::Store, wait::eventually};
+use testing::stores::{Store, until_queued};
 use tokio::{sync::watch::Receiver, task::JoinHandle};
 use tower::{Service, ServiceExt};
 use tower_semaphore::{Claim, ConcurrencyLimitLayer};
@@ -26,14 +26,9 @@ pub(crate) fn request() -> Request<String> {
     Request::new(String::new())
 }
 
-/// Waits until a claim of ann waits in the queue. `limit` must be above the units that are held.
-pub(crate) async fn wait_until_queued(store: &Store, limit: u32) {
-    // A claim that does not wait may not pass the queue, so it is refused as soon as another claim waits.
-    eventually("it waits", BOUND, async || {
-        let claim = Claim::new("ann").with_limit(limit);
-        store.acquire(claim).await.is_err()
-    })
-    .await;
+/// Waits until one claim of ann waits in the queue.
+pub(crate) async fn wait_until_queued(store: &Store) {
+    until_queued(store, &Claim::new("ann").with_limit(1), 1, BOUND).await;
 }
 
 /// A request in a task. Its response holds the permit until it is dropped.

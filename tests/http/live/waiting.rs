@@ -33,7 +33,7 @@ async fn a_waiting_request_keeps_its_limit_and_position(store: Store) {
     let first = arrive(&service);
     wait_until_admitted(&first).await;
     let old = arrive(&service);
-    wait_until_queued(&store, 9).await;
+    wait_until_queued(&store).await;
     operator.send(3).expect("the layer lives");
     let new = arrive(&service);
     tokio::time::sleep(SOON).await;

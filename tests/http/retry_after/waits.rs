@@ -161,7 +161,8 @@ async fn one_old_stream_does_not_lengthen_the_wait_for_short_requests_beside_it(
 async fn waits_become_short_again_when_holds_do() {
     let service = streams(2);
     assert_eq!(third_wait(&service, "ann", [16, 16]).await, 30);
-    // The longest schedule is over, and the mean contains the last 64 holds.
+    // The longest schedule is over. In the mean a new hold has a weight of 1/64, so 200 short ones outweigh the long
+    // ones.
     sleep(Duration::from_secs(600)).await;
     for _ in 0..200 {
         hold(&service, "ann", Duration::from_millis(10), 0).await;

@@ -16,7 +16,8 @@
 //! - Tokens are unique, and greater than all tokens that were granted before the claim began.
 //! - A holder of the whole limit sees all writes of the previous holder.
 //! - No thread waits endlessly: no wake-up is lost, no loss is missed, and several locks do not deadlock.
-//! - In the end a claim without a wait can get all units, and idle keys beyond those that a shard keeps (64) have no entry.
+//! - In the end a claim without a wait can get all units, and idle keys beyond those that a shard keeps (64) have no
+//!   entry.
 //! - An entry with a permit or a waiter is not evicted.
 //!
 //! | scenarios | threads | executions |

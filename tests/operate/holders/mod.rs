@@ -92,7 +92,7 @@ fn assert_revoked(answer: &Result<Permit, AcquireError>) {
     assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
 }
 
-async fn until_notified(permit: &Permit) {
+pub(crate) async fn until_notified(permit: &Permit) {
     let lost = timeout(BOUND, permit.lost()).await;
     lost.expect("the holder is notified");
 }

@@ -20,18 +20,13 @@ use testing::{
     rig::Rig,
     wait::eventually,
 };
-use tokio::{
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::{task::JoinSet, time::sleep};
 use tower_semaphore::{
     AcquireError, Claim, Key, Operate, Permit, Policy, RedisSemaphore, Semaphore,
     redis::{Builder, WhenUnavailable},
 };
 
 const LEASE: Duration = Duration::from_secs(3);
-/// The refresh interval of a store with a long lease.
-const REFRESH: Duration = Duration::from_secs(40);
 const LIMITS: &str = "semaphore:2:limits{semaphore:2:processes}";
 
 fn builder() -> Builder {
@@ -176,16 +171,17 @@ async fn five_processes_under_load_follow_a_limit_down_and_up_and_back() {
     load.end().await;
 }
 
-/// A limit may be set while the store reads the limits because of another one. It is read soon too, not only by the
-/// next refresh.
+/// A limit may be set while the store reads the limits because of another one. It is read at once too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_limits_that_a_process_sets_at_once_are_in_force_long_before_a_refresh() {
+async fn many_limits_that_a_process_sets_at_once_are_in_force_at_once() {
     let server = RedisServer::start();
-    let builder = RedisSemaphore::builder().lease(REFRESH * 3);
+    let builder = RedisSemaphore::builder().lease(Duration::from_secs(120));
     let builder = builder.timeout(BOUND);
     let store = builder.connect(server.url()).await.expect("it connects");
     let store: Store = Arc::new(store);
+    let mut took = Vec::new();
     for limit in 1..=10 {
+        let start = Instant::now();
         let sets = (0..50).map(|key| {
             let (store, key) = (Arc::clone(&store), Key::from(key.to_string()));
             async move {
@@ -194,14 +190,16 @@ async fn many_limits_that_a_process_sets_at_once_are_in_force_long_before_a_refr
             }
         });
         sets.collect::<JoinSet<_>>().join_all().await;
-        let all = async {
-            for key in 0..50 {
-                until_in_force(&store, &key.to_string(), Some(limit)).await;
-            }
-        };
-        let known = timeout(REFRESH / 2, all).await;
-        known.expect("all are in force before a refresh");
+        for key in 0..50 {
+            until_in_force(&store, &key.to_string(), Some(limit)).await;
+        }
+        took.push(start.elapsed());
     }
+    took.sort_unstable();
+    // Limits are also read every five seconds. A round begins right after a read, so without a prompt one each takes
+    // 5 s. If only limits set during a read have to wait, a third of the rounds take as long. A busy machine may slow
+    // one round down.
+    assert!(took[8] < Duration::from_secs(2), "{took:?}");
 }
 
 /// An application may start after the process that set the limit was killed.

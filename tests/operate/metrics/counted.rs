@@ -307,21 +307,21 @@ async fn a_flow_is_no_label() {
     assert!(!all().iter().any(names_it));
 }
 
-/// The claim waits for its first limit, and then for its second.
+/// The claim waits for its narrow limit, and then for its wide one.
 #[tokio::test]
 async fn a_claim_of_several_limits_waits_in_one_queue_at_a_time() {
     install();
-    let (store, narrow, wide) = (MemorySemaphore::new(), "first", "second");
-    let first = acquire(&store, claim(narrow)).await;
-    let second = acquire(&store, claim(wide)).await;
+    let (store, narrow, wide) = (MemorySemaphore::new(), "narrow of two", "wide of two");
+    let held_narrow = acquire(&store, claim(narrow)).await;
+    let held_wide = acquire(&store, claim(wide)).await;
     let mut both = store.acquire_all(Claims::from([waiting(narrow), waiting(wide)]));
     assert!((&mut both).now_or_never().is_none());
     assert_eq!((gauges(narrow), gauges(wide)), ((1.0, 1.0), (1.0, 0.0)));
-    drop(first);
+    drop(held_narrow);
     assert!((&mut both).now_or_never().is_none());
     // A permit counts once it is complete.
     assert_eq!((gauges(narrow), gauges(wide)), ((0.0, 0.0), (1.0, 1.0)));
-    drop(second);
+    drop(held_wide);
     let permit = both.await.expect("both are free");
     assert_eq!((gauges(narrow), gauges(wide)), ((1.0, 0.0), (1.0, 0.0)));
     drop(permit);

@@ -2,10 +2,8 @@
 //!
 //! Promises: P11, P25.
 
-use super::{
-    exposition::BOUND,
-    recorders::{Hooked, RecorderCall},
-};
+use super::recorders::{Hooked, RecorderCall};
+use crate::holders::until_notified;
 use std::{
     sync::{
         Arc,
@@ -14,7 +12,6 @@ use std::{
     time::Duration,
 };
 use testing::redis::RedisServer;
-use tokio::time::timeout;
 use tower_semaphore::{
     Claim, MemorySemaphore, Operate, Permit, RedisSemaphore, Semaphore,
     observe::{LOST_PERMITS, PERMIT_DURATION},
@@ -46,11 +43,6 @@ async fn revoke(store: &impl Operate, key: &'static str) {
     let usage = store.usage(&policy, &key).await.expect("it answers");
     let revoked = store.revoke(&policy, &key, &usage.held[0].id).await;
     assert!(revoked.expect("it answers"), "it is held");
-}
-
-async fn until_notified(permit: &Permit) {
-    let lost = timeout(BOUND, permit.lost()).await;
-    lost.expect("the holder is notified");
 }
 
 async fn store(server: &RedisServer) -> RedisSemaphore {

@@ -4,6 +4,7 @@
 
 use super::{waiting::waiter, *};
 use std::sync::{Arc, Mutex};
+use testing::wait::eventually;
 use tokio::{
     task::JoinSet,
     time::{Instant, advance, sleep},
@@ -173,28 +174,38 @@ async fn a_waiter_of_a_key_that_is_closed_in_one_of_its_queues_is_refused_at_onc
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
+/// Once the rate is used up, the request leaves the queue of the tokens, waits for the rate, and joins again.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_has_joined_again_is_revoked() {
     let store = MemorySemaphore::builder().holders(true).build();
     let held = granted(&store, tokens(60, MINUTE, 60));
     let one = || tokio::spawn(waiter(&store, tokens(60, MINUTE, 1)));
     let before = one();
-    let revoked = tokio::spawn(waiter(&store, [flight(1), tokens(60, MINUTE, 2)]));
+    let both = [rate(60, MINUTE).with_weight(10), tokens(60, MINUTE, 2)];
+    let revoked = tokio::spawn(waiter(&store, both));
     let after = [one(), one(), one()];
-    sleep(SECOND).await;
-    let usage = usage_of(&store, "tokens").await;
-    let mut listed = usage.waiting.iter();
-    let id = listed
-        .find(|waiter| waiter.weight == 2)
-        .expect("it waits")
-        .id
-        .clone();
-    pause(&store, "concurrency", 2 * SECOND).await;
-    sleep(10 * SECOND).await;
+    let id = id_of_weight_2(&store).await.expect("it waits");
+    drop(granted(&store, rate(60, MINUTE).with_weight(60)));
+    eventually("it has left the queue", MINUTE, async || {
+        id_of_weight_2(&store).await.is_none()
+    })
+    .await;
+    eventually("it has joined again", MINUTE, async || {
+        id_of_weight_2(&store).await.is_some()
+    })
+    .await;
     revoke(&store, "tokens", &id).await;
     let answer = revoked.await.expect("no panic");
     assert!(matches!(answer, Err(AcquireError::Revoked)), "{answer:?}");
     drop((held, before, after));
+}
+
+/// The id of the waiter of weight 2 in the queue of the tokens.
+async fn id_of_weight_2(store: &MemorySemaphore) -> Option<String> {
+    let waiting = usage_of(store, "tokens").await.waiting;
+    let mut waiting = waiting.into_iter();
+    let waiter = waiting.find(|waiter| waiter.weight == 2)?;
+    Some(waiter.id)
 }
 
 #[tokio::test(start_paused = true)]

@@ -92,7 +92,7 @@ fn spawn(store: &Store, claims: impl Into<Claims>) -> Waiter {
     tokio::spawn(store.acquire_all(claims.into()))
 }
 
-async fn until_queued(store: &Store, claim: &Claim, count: usize) {
+async fn until_listed_waiting(store: &Store, claim: &Claim, count: usize) {
     let is_queued = async || usage(store, claim).await.waiting.len() == count;
     eventually("the queue has the expected length", BOUND, is_queued).await;
 }
@@ -218,7 +218,7 @@ async fn a_request_that_waits_for_a_budget_keeps_its_permits_and_reserves_nothin
     let first = granted(&store, tokens(100, 60)).await;
     let claims = [flight(5), tokens(100, 60)].map(|claim| claim.with_wait(MINUTE));
     let waiter = spawn(&store, claims.to_vec());
-    until_queued(&store, &tokens(100, 60), 1).await;
+    until_listed_waiting(&store, &tokens(100, 60), 1).await;
     assert_eq!(usage(&store, &flight(5)).await.units, 1);
     assert_eq!(in_use(&store, &tokens(100, 1)).await, (0, 60));
     first.settle("tokens", 0);
@@ -248,7 +248,7 @@ async fn a_waiter_is_granted_when_time_has_made_room(store: Store) {
 async fn a_waiter_is_granted_when_a_permit_ends_with_little_use(store: Store) {
     let first = granted(&store, tokens(100, 100)).await;
     let waiter = spawn(&store, tokens(100, 50).with_wait(MINUTE));
-    until_queued(&store, &tokens(100, 50), 1).await;
+    until_listed_waiting(&store, &tokens(100, 50), 1).await;
     first.settle("tokens", 50);
     drop(first);
     let permit = within("it is answered", BOUND, waiter)
@@ -262,7 +262,7 @@ async fn waiters_are_served_in_order_and_no_claim_passes_them(store: Store) {
     let mut waiters = Vec::new();
     for number in 0..4 {
         let waiter = spawn(&store, tokens(100, 60).with_wait(MINUTE));
-        until_queued(&store, &tokens(100, 60), number + 1).await;
+        until_listed_waiting(&store, &tokens(100, 60), number + 1).await;
         waiters.push(waiter);
     }
     for waiter in waiters {
@@ -295,7 +295,7 @@ async fn flows_take_turns_by_units(store: Store) {
     {
         let claim = tokens(100, units).with_flow(flow).with_wait(MINUTE);
         waiters.push((flow, spawn(&store, claim)));
-        until_queued(&store, &tokens(100, 60), number + 1).await;
+        until_listed_waiting(&store, &tokens(100, 60), number + 1).await;
     }
     let mut order = String::new();
     while !waiters.is_empty() {
@@ -341,7 +341,7 @@ async fn a_pause_holds_for_all_windows(store: Store) {
         assert!(matches!(error, AcquireError::Paused { .. }), "{error:?}");
     }
     let waiter = spawn(&store, rate(10, HOUR).with_wait(2 * HOUR));
-    until_queued(&store, &claim, 1).await;
+    until_listed_waiting(&store, &claim, 1).await;
     let resumed = store.resume(claim.policy(), claim.key()).await;
     assert!(resumed.expect("the store answers"));
     let permit = within("it is answered", BOUND, waiter)
@@ -387,7 +387,7 @@ async fn usage_lists_reservations_and_what_is_settled(store: Store) {
     let claim = tokens(100, 60).with_label("GET /");
     let permit = granted(&store, [claim.clone(), rate(10, HOUR)]).await;
     let waiter = spawn(&store, tokens(100, 70).with_wait(MINUTE));
-    until_queued(&store, &claim, 1).await;
+    until_listed_waiting(&store, &claim, 1).await;
     let listed = usage(&store, &claim).await;
     let [held] = &listed.held[..] else {
         panic!("{listed:?}")

@@ -4,12 +4,12 @@
 
 use super::{BOUND, Store, claim, fill};
 use std::time::Duration;
-use testing::wait::eventually;
+use testing::{stores, wait::eventually};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
 };
-use tower_semaphore::{AcquireError, Claim, Operate, Permit, Semaphore, semaphore::StoredKey};
+use tower_semaphore::{AcquireError, Claim, Permit, Semaphore};
 
 pub(crate) type Waiter = JoinHandle<Result<Permit, AcquireError>>;
 
@@ -20,13 +20,7 @@ pub(crate) async fn until_waiting(store: &Store, count: u32) {
 
 /// Waits until the queue of `claim` has `count` waiters.
 pub(crate) async fn until_queued(store: &Store, claim: &Claim, count: u32) {
-    let what = format!("{count} claims wait");
-    let key = [StoredKey::whole(claim.key().clone())];
-    eventually(&what, BOUND * 4, async || {
-        let counts = store.counts(claim.policy(), &key).await;
-        counts.expect("the store answers")[0].waiting == count
-    })
-    .await;
+    stores::until_queued(store, claim, count, BOUND * 4).await;
 }
 
 /// Spawns a claim that waits, and returns once the queue has `count` waiters.

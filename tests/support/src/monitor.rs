@@ -34,6 +34,11 @@ impl Call {
     pub fn names(&self, key: &str) -> bool {
         self.args.iter().any(|arg| arg.contains(key))
     }
+
+    /// Returns true if the call contains a poll: a claim that was sent before has -1 in place of its limit.
+    pub fn is_poll(&self) -> bool {
+        self.args.iter().any(|arg| arg.starts_with("-1 "))
+    }
 }
 
 impl Monitor {

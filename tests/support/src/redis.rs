@@ -23,12 +23,41 @@ use self::process::{Running, START};
 pub use self::replicated::Replicated;
 pub use self::sentinels::{Sentinels, sentinel, sentinel_with};
 use crate::port::Port;
+use crate::resp::Raw;
+use crate::wait::eventually;
 
 /// The most attempts to start a server, each on another port.
 const TRIES: usize = 20;
 
 /// A placeholder in the arguments for a free port.
 pub const ANY_PORT: &str = "any-port";
+
+/// The key of the live processes of stores.
+pub const PROCESSES: &str = "semaphore:2:processes";
+
+/// Waits until `count` processes are registered in Redis, and each of them knows this number.
+///
+/// # Panics
+///
+/// If that takes longer than 20 seconds.
+pub async fn until_processes_know_each_other(raw: &mut Raw, count: usize) {
+    const BOUND: Duration = Duration::from_secs(20);
+    eventually("all are alive", BOUND, async || {
+        raw.zcard(PROCESSES).await == count
+    })
+    .await;
+    // The score is the time until which a process counts as alive. Each process learns the number from the answer to
+    // its next call.
+    let before = raw.zmembers(PROCESSES).await;
+    eventually("each has called again", BOUND, async || {
+        let now = raw.zmembers(PROCESSES).await;
+        let is_later = |(id, end): &(Vec<u8>, f64)| {
+            now.iter().any(|(other, later)| other == id && later > end)
+        };
+        before.iter().all(is_later)
+    })
+    .await;
+}
 
 /// A `redis-server` process on a separate port, with an empty data set in a separate folder.
 ///

@@ -1,14 +1,15 @@
 //! Every kind of store, empty and ready, and macros that make facts tests of each. A fact is a function that takes a
 //! store and asserts something about it.
 
-use std::sync::Arc;
-use tower_semaphore::{MemorySemaphore, Operate, Semaphore};
+use crate::wait::eventually;
+use std::{sync::Arc, time::Duration};
+use tower_semaphore::{Claim, MemorySemaphore, Operate, Semaphore, semaphore::StoredKey};
 #[cfg(feature = "redis")]
 use {
     crate::redis::{Cluster, Sentinels},
     std::{
         sync::atomic::{AtomicUsize, Ordering},
-        time::{Duration, Instant},
+        time::Instant,
     },
     tokio::sync::OnceCell,
     tower_semaphore::{
@@ -31,6 +32,21 @@ pub fn memory() -> Store {
 /// A store that lists its holders.
 pub fn listed() -> Store {
     Arc::new(MemorySemaphore::builder().holders(true).build())
+}
+
+/// Waits until `count` claims wait for the key of `claim`.
+///
+/// # Panics
+///
+/// If that takes longer than the bound, or if the store does not answer.
+pub async fn until_queued(store: &Store, claim: &Claim, count: u32, bound: Duration) {
+    let what = format!("{count} claims wait");
+    let key = [StoredKey::whole(claim.key().clone())];
+    eventually(&what, bound, async || {
+        let counts = store.counts(claim.policy(), &key).await;
+        counts.expect("the store answers")[0].waiting == count
+    })
+    .await;
 }
 
 /// A store in the Redis at `url`. Its timeout is the longest that its lease allows, so that a busy machine fails no

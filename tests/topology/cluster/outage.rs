@@ -4,7 +4,11 @@
 
 use super::{BOUND, name};
 use std::time::{Duration, Instant};
-use testing::{machine::beside_others, redis::Cluster, wait::eventually};
+use testing::{
+    machine::beside_others,
+    redis::{Cluster, PROCESSES, until_processes_know_each_other},
+    wait::eventually,
+};
 use tokio::time::sleep;
 use tower_semaphore::{
     AcquireError, Claim, Permit, RedisSemaphore, Semaphore,
@@ -17,7 +21,6 @@ const LEASE: Duration = Duration::from_secs(3);
 const LIMIT: u32 = 4;
 /// Half of the limit, for each of two processes.
 const SHARE: usize = 2;
-const PROCESSES: &str = "semaphore:2:processes";
 
 /// Two processes, and a key on each node.
 struct Fixture {
@@ -41,31 +44,14 @@ impl Fixture {
             stores,
             keys,
         };
-        fixture.until_they_know_each_other().await;
+        let mut raw = fixture.cluster.raw(fixture.counting_node().await).await;
+        until_processes_know_each_other(&mut raw, 2).await;
         fixture
     }
 
     /// The node that counts the processes.
     async fn counting_node(&self) -> usize {
         self.cluster.first_owner(self.cluster.slot(PROCESSES).await)
-    }
-
-    /// Waits until both processes are counted and know the count.
-    async fn until_they_know_each_other(&self) {
-        let mut raw = self.cluster.raw(self.counting_node().await).await;
-        eventually("both are alive", BOUND, async || {
-            raw.zcard(PROCESSES).await == 2
-        })
-        .await;
-        let before = raw.zmembers(PROCESSES).await;
-        eventually("each has called again", BOUND, async || {
-            let now = raw.zmembers(PROCESSES).await;
-            let is_later = |(id, end): &(Vec<u8>, f64)| {
-                now.iter().any(|(other, later)| other == id && later > end)
-            };
-            before.iter().all(is_later)
-        })
-        .await;
     }
 
     /// Asserts that the keys of the other nodes are limited as usual, and that no claim waits for the dead node.

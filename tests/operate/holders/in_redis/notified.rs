@@ -61,11 +61,18 @@ async fn a_revocation_by_a_user_without_channels_fails_and_changes_nothing() {
 async fn a_waiter_in_another_process_is_notified_by_a_message() {
     let (_server, mut raw, [holder, operator]) = processes(LONG).await;
     let permit = granted(&holder, 9).await;
-    let (waiter, waiting) = waits(&holder, 1, 0).await;
-    until_subscribed(&mut raw, &waiting).await;
-    assert!(revoke(&operator, &waiting.id).await);
-    assert_revoked(&answer(waiter).await);
-    assert!(usage(&operator, "a").await.waiting.is_empty());
+    until_subscribed(&mut raw, &first(&operator).await).await;
+    let mut fastest = BOUND;
+    for _ in 0..3 {
+        let start = Instant::now();
+        let (waiter, waiting) = waits(&holder, 1, 0).await;
+        assert!(revoke(&operator, &waiting.id).await);
+        assert_revoked(&answer(waiter).await);
+        fastest = fastest.min(start.elapsed());
+        assert!(usage(&operator, "a").await.waiting.is_empty());
+    }
+    // The waiter would poll five seconds after the answer to its claim.
+    assert!(fastest < Duration::from_secs(5), "{fastest:?}");
     assert!(!permit.is_lost());
 }
 
