@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! While the store is unavailable no lock is granted, whatever the store's policy admits. A lock whose lease has ended
+//! While the store is unavailable no lock is granted, whatever the store is set to admit. A lock whose lease has ended
 //! is lost. Otherwise two clients could hold the lock at the same time.
 //!
 //! # Not promised

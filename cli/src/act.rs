@@ -166,7 +166,7 @@ async fn check_is_set(
             (Some(StoredKey::Whole { key: listed, .. }), Some(key)) => key == listed,
             (Some(StoredKey::Hashed { hash, .. }), Some(key)) => {
                 if key.as_bytes().strip_prefix(b"#") == Some(hash.as_bytes()) {
-                    let wrong = "KEY: the hash of a long key is listed: name the key itself";
+                    let wrong = "KEY: this is the hash under which a long key is listed; name the key itself";
                     return Err(Failure::Usage(wrong.to_owned()));
                 }
                 // A store hashes only keys that are longer than their hashes.

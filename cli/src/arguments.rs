@@ -129,7 +129,8 @@ pub(crate) enum CliCommand {
     Pause {
         #[command(flatten)]
         key: KeyArguments,
-        /// The length of the pause, as in 30s, 1h30m or 250ms: at most 31d. A pause that ends later stays in force
+        /// The length of the pause, as in 30s, 1h30m or 250ms: at most 31d. If the key is paused for longer already,
+        /// that pause stays
         #[arg(value_name = "TIME")]
         time: OsString,
         #[command(flatten)]
@@ -167,7 +168,7 @@ pub(crate) struct SetLimitArguments {
     /// The key; without it, the limit is for all keys of the policy
     #[arg(value_name = "KEY")]
     pub(crate) first: OsString,
-    /// The limit: a number, or `default` for the limits of the claims. Without KEY it follows the policy
+    /// The limit: a number, or `default` for the limits of the claims. Without KEY it is the argument after POLICY
     #[arg(value_name = "LIMIT")]
     pub(crate) second: Option<OsString>,
     #[command(flatten)]

@@ -58,7 +58,7 @@ pub struct Claim {
     strict: bool,
     /// True for a claim of a limit in shadow.
     is_trial: bool,
-    /// The number of the extractor that has found the key; 0 for the first. It is part of the policy's name.
+    /// Which of the layer's alternative extractors has found the key, from 0 on. It is part of the policy's name.
     alternative: u16,
 }
 
@@ -127,8 +127,8 @@ impl Claim {
         self
     }
 
-    /// Sets how many units this claim takes: 1 unless set, [`MAX_WEIGHT`] at most, and of a
-    /// [budget](Self::with_window) up to its limit. See [`Claim`] for an example.
+    /// Sets how many units this claim takes: 1 unless set, and at most [`MAX_WEIGHT`], or for a
+    /// [budget](Self::with_window) at most its limit. See [`Claim`] for an example.
     pub fn with_weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
@@ -139,16 +139,16 @@ impl Claim {
     ///
     /// A budget never grants a claim unless *spent + reserved + what the claim takes ≤ limit*:
     ///
-    /// - *Spent* units were used, and time returns them evenly: within one window as many units as the limit of the
-    ///   last grant. A claim without an estimate is a rate: its [weight](Self::with_weight) is spent when it is
-    ///   granted.
+    /// - *Spent* units were used, and time returns them evenly: within a window it returns *limit* units, the limit of
+    ///   the claim that was granted last. A claim without an estimate is a rate: its [weight](Self::with_weight) is
+    ///   spent when it is granted.
     /// - *Reserved* units may still be used, and time does not return them. A claim with an
     ///   [estimate](Self::with_estimate) reserves it when it is granted. [`Permit::settle`](super::Permit::settle)
     ///   moves units from reserved to spent, and the end of the permit frees the rest.
     ///
     /// So if no request uses more than its estimate, the units used within any time *t* are at most *limit × (1 + t ÷
-    /// window)*. A claim that waits takes nothing of any budget, except on a Redis cluster, where it reserves its
-    /// units of the earlier budgets of its request. A refused claim takes nothing at all.
+    /// window)*. A claim that waits takes nothing of any budget. Only on a Redis cluster it has reserved its units of
+    /// the budgets that come before the one it waits for. A refused claim takes nothing at all.
     ///
     /// The window is part of the semaphore's name: another window is another budget, which begins with nothing spent.
     /// Limits and pauses that operators set for a policy hold for all of its windows. In the [claims](super::Claims) of
@@ -259,8 +259,9 @@ impl Claim {
     /// the last 30 s, and no request passes a batch job that has waited for 30 s.
     ///
     /// A head start passes waiters, not holders. With [several claims](super::Claims), a job that waits at a wide limit
-    /// already holds its units of the narrower limits, and cannot be passed there. So if batch jobs and interactive
-    /// requests use one key, give the batch jobs a lower limit:
+    /// already holds its units of the narrower limits, and cannot be passed there.
+    ///
+    /// Batch jobs may hold all units of a key that interactive requests use too. So give them a lower limit:
     ///
     /// ```
     /// # use {std::time::Duration, tower_semaphore::Claim};
@@ -274,8 +275,8 @@ impl Claim {
     ///
     /// ```
     /// # use {std::time::Duration, tower_semaphore::Claim};
-    /// let batch = Claim::new("model-1").with_wait(Duration::from_secs(600));
-    /// drop(batch.with_head_start(Duration::from_secs(30)));
+    /// let interactive = Claim::new("model-1").with_wait(Duration::from_secs(600));
+    /// drop(interactive.with_head_start(Duration::from_secs(30)));
     /// ```
     pub fn with_head_start(self, head_start: Duration) -> Self {
         self.with_rare(|rare| rare.head_start = head_start.min(MAX_HEAD_START))
@@ -289,7 +290,7 @@ impl Claim {
     /// - The queue becomes fair with the first claim of a flow. Claims that wait already stay before that claim. From
     ///   then on, until nothing waits, claims without a flow are one flow of share 1.
     /// - A claim that leaves the queue before it is granted gives its turn to the next claim of its flow, and the
-    ///   claims behind it move up. In Redis a call searches the next 500 waiters for them.
+    ///   claims behind it move up. In Redis those do that are among the next 500 waiters.
     /// - [`with_max_waiting`](Self::with_max_waiting) counts the claims before this one, so a flow that has filled the
     ///   queue keeps no other flow out.
     /// - A flow has no [head start](Self::with_head_start), and a claim with both is not valid. Use a flow for each
@@ -386,7 +387,7 @@ impl Claim {
     }
 
     /// Sets whether the claim is strict: false by default. While the store is unavailable, a strict claim is
-    /// refused, whatever the store's policy admits, and its permit is lost when its lease ends. Use it for work that
+    /// refused, whatever the store is set to admit, and its permit is lost when its lease ends. Use it for work that
     /// must not run twice. The claims of a [`Lock`](crate::Lock) are strict.
     ///
     /// # Examples
@@ -419,7 +420,7 @@ impl Claim {
         self.with_rare(|rare| rare.outer = Some(Arc::clone(outer)))
     }
 
-    /// True if a limit outside of the layer counts the claim's request in this semaphore. Such a claim would wait for
+    /// True if an outer limit counts the same request in this semaphore. Such a claim would wait for
     /// its request's own permit. So a store whose claims may wait refuses it at once, with [`AcquireError::full`] and
     /// [`AcquireError::by_semaphore`]. The layer answers the request with status 500: see [nested
     /// limits](crate::ConcurrencyLimitLayer#nested-limits).
@@ -446,8 +447,8 @@ impl Claim {
         self.rare().outer.as_deref().unwrap_or_default()
     }
 
-    /// Marks the claim with the place of its extractor among four at most, from 0 on. Extractors may be nested, and
-    /// each gets a separate number. A claim that names its policy needs no number.
+    /// Notes which of up to four alternative extractors has found the key, from 0 on. Alternatives may be nested, so
+    /// each nesting is one more digit of base 4. A claim that names its policy needs no number.
     pub(crate) fn of_alternative(mut self, place: u16) -> Self {
         if self.policy.is_none() {
             self.alternative = self.alternative.wrapping_mul(4).wrapping_add(place);
@@ -715,7 +716,7 @@ impl Units {
         self.weight
     }
 
-    /// The number that counts against [`MAX_UNITS`](super::MAX_UNITS): 1 for a budget, which grants any number at once.
+    /// How much of [`MAX_UNITS`](super::MAX_UNITS) the claim uses: 1 for a budget, whose units it does not bound.
     pub(crate) fn count(self) -> u32 {
         self.budget.map_or(self.weight, |_| 1)
     }

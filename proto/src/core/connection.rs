@@ -7,8 +7,8 @@ use super::{
 };
 
 /// The most calls in flight if no refreshes, urgent releases, gathered claims or gathered polls wait. Claims have
-/// gathered once as many wait as acquires are in flight, or as fill a call; polls once they fill a call. A runtime with
-/// this many calls in flight is busy (rule 19).
+/// gathered once at least as many wait as acquires are in flight, or enough to fill a call. Polls have gathered once
+/// enough wait to fill a call. A runtime with this many calls in flight is busy (rule 19).
 pub(super) const FEW_CALLS: usize = 4;
 
 /// The most calls in flight if urgent releases wait, but no refreshes, gathered claims or gathered polls.

@@ -92,7 +92,7 @@ impl Health {
         self.failing.is_some()
     }
 
-    /// True during an outage: only probes are sent, and the policy decides claims.
+    /// True during an outage: only probes are sent, and the store's setting for outages decides claims.
     pub(super) fn is_in_outage(&self, settings: &CoreSettings) -> bool {
         self.failing.is_some_and(|failing| {
             let is_stall = failing.last - failing.first < settings.timeout;
@@ -100,13 +100,14 @@ impl Health {
         })
     }
 
-    /// True if the server has failed for a timeout. Otherwise it may just have answered others.
+    /// True if calls have failed for at least the length of a timeout. Before that, other processes may have had
+    /// answers.
     pub(super) fn has_failed_for_timeout(&self, now: Time, settings: &CoreSettings) -> bool {
         let has_failed_for_timeout = |failing: Failing| failing.since + settings.timeout <= now;
         self.failing.is_some_and(has_failed_for_timeout)
     }
 
-    /// True if no process can have treated the server as unavailable and still act on that.
+    /// True if no process still acts on an earlier finding that the server was unavailable.
     pub(super) fn is_well(&self, now: Time, settings: &CoreSettings) -> bool {
         // A bound on the time in which every other process notices that the server is back: its attempt to connect, the
         // pause before a probe, the probe, two more calls, and the keeper's ticks between them.

@@ -195,7 +195,7 @@ async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Repl
     }
 }
 
-/// Converts an error that the server sent from a value to an error.
+/// Turns a [`Value::ServerError`] into an `Err`.
 fn checked(value: Value) -> Result<Value, CallError> {
     match value {
         Value::ServerError(error) => Err(CallError::Redis(error.into())),

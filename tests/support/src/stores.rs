@@ -1,5 +1,5 @@
-//! Every kind of store, empty and ready, and macros that make facts tests of each. A fact is a function that takes a
-//! store and asserts something about it.
+//! Every kind of store, empty and ready, and macros that turn facts into tests of each store. A fact is a function that
+//! takes a store and asserts something about it.
 
 use crate::wait::eventually;
 use std::{sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ use {
     },
 };
 
-/// The traits of a store in facts.
+/// The traits that a fact needs of its store.
 pub trait Operated: Semaphore + Operate {}
 
 impl<S: Semaphore + Operate> Operated for S {}

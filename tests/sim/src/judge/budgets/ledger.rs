@@ -157,7 +157,7 @@ impl Ledger {
         uses
     }
 
-    /// The first ms from now on at which units fit if `reserved` does not change. `None`: time alone does not help.
+    /// In how many ms units fit if `reserved` does not change. `None`: time alone does not help.
     pub(super) fn due(&self, (limit, weight): (i64, i64), reserved: i64, now: i64) -> Option<i64> {
         let room = i128::from(limit - reserved - weight);
         let over = self.parts - room * i128::from(self.window);
