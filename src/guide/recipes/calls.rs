@@ -275,5 +275,5 @@
 //!   extractor that returns `None`, they are under no limit at all.
 //! - A request deeper than `DEEPEST` gets 400. Without a bound, a cycle of calls would not end.
 //! - The layer answers [nested limits](crate::ConcurrencyLimitLayer#nested-limits) of one request with 500. It cannot
-//!   see that a new request was sent for one that holds a permit.
+//!   see that a new request was sent by a request that holds a permit.
 #![cfg_attr(not(doctest), doc = include_str!("reqwest.md"))]
