@@ -95,8 +95,8 @@
 //!
 //! Responses of OpenAI's API have three headers: the limit of requests per minute, how many are left, and the time
 //! until the whole limit is available again. Such a limit is a [budget](super::super::budgets). A middleware inside of
-//! the layer reads the numbers of an admitted request from its [`Permit`](crate::Permit). For a refused request,
-//! `with_rejection` has the [`Rejection`](crate::Rejection):
+//! the layer reads the numbers of an admitted request from its [`Permit`](crate::Permit). For a refused request, the
+//! function given to `with_rejection` reads them from the [`Rejection`](crate::Rejection):
 //!
 //! ```
 //! use axum::{Router, extract::Request, http::{HeaderMap, request::Parts}, middleware::{self, Next}, response::Response, routing::get};
@@ -232,7 +232,7 @@
 //! # let address = listener.local_addr()?;
 //! let listener = LimitedListener { listener, store: store.clone() };
 //! let app = Router::new().route("/", get(peer)).into_make_service_with_connect_info::<SocketAddr>();
-//! let server = axum::serve(listener.tap_io(|_| {}), app); // `tap_io`, so that axum knows the peer
+//! let server = axum::serve(listener.tap_io(|_| {}), app); // axum knows the peers of a `TapIo`
 //! # tokio::spawn(async move { server.await });
 //! # let connect = async || {
 //! #     let (mut client, mut answer) = (TcpStream::connect(address).await.unwrap(), [0; 15]);
