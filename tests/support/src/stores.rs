@@ -1,5 +1,5 @@
-//! Every kind of store, empty and ready, and macros that make facts tests of each. A fact is a function that takes a
-//! store and asserts something about it.
+//! Every kind of store, empty and ready, and macros that run facts as tests on each of them. A fact is a function that
+//! takes a store and asserts something about it.
 
 use std::sync::Arc;
 use tower_semaphore::{MemorySemaphore, Operate, Semaphore};
@@ -17,7 +17,7 @@ use {
     },
 };
 
-/// The traits of a store in facts.
+/// The traits of the stores that facts take.
 pub trait Operated: Semaphore + Operate {}
 
 impl<S: Semaphore + Operate> Operated for S {}
@@ -49,7 +49,8 @@ pub async fn redis_of_operators(url: &str) -> Store {
     Arc::new(connected(async || odd.clone().connect(url).await).await)
 }
 
-/// A connection for the caller to hand in. It has a long timeout, so that a busy machine does not break it.
+/// A connection of redis-rs that a test can give to a store. It has a long timeout, so that a busy machine does not
+/// break it.
 ///
 /// # Panics
 ///
