@@ -21,8 +21,8 @@
 //! # }
 //! ```
 //!
-//! While the store is unavailable no lock is granted, whatever the store is set to admit. A lock whose lease has ended
-//! is lost. Otherwise two clients could hold the lock at the same time.
+//! While the store is unavailable no lock is granted, even if the store admits other claims. A lock whose lease has
+//! ended is lost. Otherwise two clients could hold the lock at the same time.
 //!
 //! # Not promised
 //!

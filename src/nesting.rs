@@ -60,8 +60,8 @@ impl Nesting {
         }
     }
 
-    /// Adds the semaphores of the outer limits to the claims, so that none waits for the request's own permit. A limit
-    /// in shadow is left out, because it refuses no claim.
+    /// Adds the semaphores of the outer limits to the claims, so that none waits for the request's own permit. Outer
+    /// limits in shadow are left out, because no claim may be refused because of them.
     pub(crate) fn mark(&self, claims: Claims) -> Claims {
         let counting = self.outer.iter().filter(|outer| !outer.is_shadow);
         let semaphores: Arc<[_]> = counting.map(|outer| outer.semaphore).collect();

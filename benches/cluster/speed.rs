@@ -16,7 +16,8 @@ use tower_semaphore::{Claim, RedisSemaphore, Semaphore};
 
 const TASKS: [usize; 3] = [1, 16, 256];
 
-/// Higher than the number of permits that are held or not yet released, so that no claim is refused.
+/// Higher than the number of permits that are held, or dropped but not yet released on the server, so that no claim is
+/// refused.
 const LIMIT: u32 = 10_000;
 
 /// The results of all rounds on the same servers.
@@ -40,7 +41,7 @@ pub(crate) async fn compare(servers: &[Servers; 2]) {
         "acquire p50 µs",
         "p99 µs",
         "CPU µs/pair",
-        "of servers",
+        "servers' CPU µs/pair",
     ];
     let mut table = Table::new("Uncontended pairs, a key per task", &head);
     for tasks in TASKS {

@@ -12,11 +12,11 @@ const LIMIT: u32 = 5;
 /// The number of clients per tenant.
 const CLIENTS: usize = 30;
 
-/// A tenant. It gets `share` turns for each turn of a tenant with share 1.
 #[derive(Clone, Copy)]
 struct Tenant {
     name: &'static str,
     hold_ms: u64,
+    /// The number of turns that it takes for each turn of a tenant with share 1.
     share: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Fair shares within one limit: the wait of a newcomer behind a crowd, the grants of a tenant with longer holds, the
-//! cost of flows, and a plot of each order.
+//! Fair shares within one limit: the wait of a newcomer behind a crowd, with a plot of the grants in each order of the
+//! queue; the grants of a tenant with longer holds; and the cost of flows.
 //!
 //! `cargo bench -p tower-semaphore-benches --bench fair` takes about two minutes, with `-- --quick` half a minute.
 

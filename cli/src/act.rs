@@ -102,7 +102,7 @@ async fn confirm(question: String) -> Result<(), Failure> {
     }
     // On a blocking thread, so that a signal can end the command while it waits for the answer.
     let answer = spawn_blocking(move || ask(&question)).await;
-    // Fails to join only if the runtime shuts down, or if standard error is closed.
+    // The join fails only if the runtime shuts down, or if `eprint!` panics because standard error is closed.
     let answer = answer.map_err(|_| Failure::Interrupted)??;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
@@ -126,9 +126,9 @@ pub(crate) async fn set_limit(
     output: Output,
 ) -> Result<(), Failure> {
     // A single argument is the limit, of all keys.
-    let (key, limit) = match &set.second {
-        Some(limit) => (Some(key_of(&set.first)), limit),
-        None => (None, &set.first),
+    let (key, limit) = match &set.limit_after_key {
+        Some(limit) => (Some(key_of(&set.key_or_limit)), limit),
+        None => (None, &set.key_or_limit),
     };
     let limit = limit_of(limit)?;
     check_settable(policy, key.as_ref())?;
@@ -166,7 +166,7 @@ async fn check_is_set(
             (Some(StoredKey::Whole { key: listed, .. }), Some(key)) => key == listed,
             (Some(StoredKey::Hashed { hash, .. }), Some(key)) => {
                 if key.as_bytes().strip_prefix(b"#") == Some(hash.as_bytes()) {
-                    let wrong = "KEY: this is the hash under which a long key is listed; name the key itself";
+                    let wrong = "KEY: this is the hash of a long key: give the whole key";
                     return Err(Failure::Usage(wrong.to_owned()));
                 }
                 // A store hashes only keys that are longer than their hashes.

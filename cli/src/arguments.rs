@@ -34,7 +34,8 @@ pub(crate) struct Arguments {
 /// Where the servers are.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
-    /// The server's URL, without a password; for a cluster some of its nodes, or the Sentinels, separated by commas
+    /// The server's URL, without a password; or, separated by commas, the URLs of some nodes of a cluster, or of
+    /// Sentinels
     #[arg(
         id = URLS,
         long = "url",
@@ -129,8 +130,8 @@ pub(crate) enum CliCommand {
     Pause {
         #[command(flatten)]
         key: KeyArguments,
-        /// The length of the pause, as in 30s, 1h30m or 250ms: at most 31d. If the key is paused for longer already,
-        /// that pause stays
+        /// The length of the pause, as in 30s, 1h30m or 250ms: at most 31d. If the key's present pause ends later, that
+        /// one stays in force
         #[arg(value_name = "TIME")]
         time: OsString,
         #[command(flatten)]
@@ -167,10 +168,10 @@ pub(crate) struct KeyArguments {
 pub(crate) struct SetLimitArguments {
     /// The key; without it, the limit is for all keys of the policy
     #[arg(value_name = "KEY")]
-    pub(crate) first: OsString,
-    /// The limit: a number, or `default` for the limits of the claims. Without KEY it is the argument after POLICY
+    pub(crate) key_or_limit: OsString,
+    /// The limit: a number, or `default` for the limits of the claims. Without KEY it comes right after POLICY
     #[arg(value_name = "LIMIT")]
-    pub(crate) second: Option<OsString>,
+    pub(crate) limit_after_key: Option<OsString>,
     #[command(flatten)]
     pub(crate) note: Note,
 }

@@ -125,7 +125,7 @@ impl fmt::Display for Settings {
             None => "memory".to_owned(),
             Some(redis) => {
                 let setting = redis.place.setting();
-                format!("Redis by {setting}, else {when_unavailable:?}")
+                format!("Redis ({setting}), when unavailable: {when_unavailable:?}")
             }
         };
         let trial = if *shadow { ", in shadow" } else { "" };

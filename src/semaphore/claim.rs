@@ -58,7 +58,8 @@ pub struct Claim {
     strict: bool,
     /// True for a claim of a limit in shadow.
     is_trial: bool,
-    /// Which of the layer's alternative extractors has found the key, from 0 on. It is part of the policy's name.
+    /// The number of the extractor that found the key, 0 for the first. If the layer sets the policy, the policy's name
+    /// contains the number.
     alternative: u16,
 }
 
@@ -127,8 +128,8 @@ impl Claim {
         self
     }
 
-    /// Sets how many units this claim takes: 1 unless set, and at most [`MAX_WEIGHT`], or for a
-    /// [budget](Self::with_window) at most its limit. See [`Claim`] for an example.
+    /// Sets how many units this claim takes: 1 unless set, and [`MAX_WEIGHT`] at most. For a
+    /// [budget](Self::with_window) the maximum is its limit. See [`Claim`] for an example.
     pub fn with_weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
@@ -139,16 +140,16 @@ impl Claim {
     ///
     /// A budget never grants a claim unless *spent + reserved + what the claim takes ≤ limit*:
     ///
-    /// - *Spent* units were used, and time returns them evenly: within a window it returns *limit* units, the limit of
-    ///   the claim that was granted last. A claim without an estimate is a rate: its [weight](Self::with_weight) is
-    ///   spent when it is granted.
+    /// - *Spent* units were used, and time returns them evenly. The number that returns in one window is the limit of
+    ///   the last grant. A claim without an estimate is a rate: its [weight](Self::with_weight) is spent when it is
+    ///   granted.
     /// - *Reserved* units may still be used, and time does not return them. A claim with an
     ///   [estimate](Self::with_estimate) reserves it when it is granted. [`Permit::settle`](super::Permit::settle)
     ///   moves units from reserved to spent, and the end of the permit frees the rest.
     ///
     /// So if no request uses more than its estimate, the units used within any time *t* are at most *limit × (1 + t ÷
-    /// window)*. A claim that waits takes nothing of any budget. Only on a Redis cluster it has reserved its units of
-    /// the budgets that come before the one it waits for. A refused claim takes nothing at all.
+    /// window)*. A request that waits takes nothing of any budget, except on a Redis cluster: while it waits at one
+    /// budget there, its units of the budgets before that one stay reserved. A refused request takes nothing at all.
     ///
     /// The window is part of the semaphore's name: another window is another budget, which begins with nothing spent.
     /// Limits and pauses that operators set for a policy hold for all of its windows. In the [claims](super::Claims) of
@@ -259,9 +260,8 @@ impl Claim {
     /// the last 30 s, and no request passes a batch job that has waited for 30 s.
     ///
     /// A head start passes waiters, not holders. With [several claims](super::Claims), a job that waits at a wide limit
-    /// already holds its units of the narrower limits, and cannot be passed there.
-    ///
-    /// Batch jobs may hold all units of a key that interactive requests use too. So give them a lower limit:
+    /// already holds its units of the narrower limits, and cannot be passed there. Holders of one key cannot be passed
+    /// either. So if batch jobs and interactive requests use one key, give the batch jobs a lower limit:
     ///
     /// ```
     /// # use {std::time::Duration, tower_semaphore::Claim};
@@ -290,7 +290,8 @@ impl Claim {
     /// - The queue becomes fair with the first claim of a flow. Claims that wait already stay before that claim. From
     ///   then on, until nothing waits, claims without a flow are one flow of share 1.
     /// - A claim that leaves the queue before it is granted gives its turn to the next claim of its flow, and the
-    ///   claims behind it move up. In Redis those do that are among the next 500 waiters.
+    ///   claims behind it move up. In Redis the call that removes the claim searches only the next 500 waiters for
+    ///   them.
     /// - [`with_max_waiting`](Self::with_max_waiting) counts the claims before this one, so a flow that has filled the
     ///   queue keeps no other flow out.
     /// - A flow has no [head start](Self::with_head_start), and a claim with both is not valid. Use a flow for each
@@ -386,9 +387,9 @@ impl Claim {
         self.rare().label.as_deref()
     }
 
-    /// Sets whether the claim is strict: false by default. While the store is unavailable, a strict claim is
-    /// refused, whatever the store is set to admit, and its permit is lost when its lease ends. Use it for work that
-    /// must not run twice. The claims of a [`Lock`](crate::Lock) are strict.
+    /// Sets whether the claim is strict: false by default. While the store is unavailable, a strict claim is refused
+    /// even if the store admits others, and its permit is lost when its lease ends. Use it for work that must not run
+    /// twice. The claims of a [`Lock`](crate::Lock) are strict.
     ///
     /// # Examples
     ///
@@ -420,8 +421,8 @@ impl Claim {
         self.with_rare(|rare| rare.outer = Some(Arc::clone(outer)))
     }
 
-    /// True if an outer limit counts the same request in this semaphore. Such a claim would wait for
-    /// its request's own permit. So a store whose claims may wait refuses it at once, with [`AcquireError::full`] and
+    /// True if an outer limit already counts the claim's request in this semaphore. Such a claim would wait for its
+    /// request's own permit. So a store whose claims may wait refuses it at once, with [`AcquireError::full`] and
     /// [`AcquireError::by_semaphore`]. The layer answers the request with status 500: see [nested
     /// limits](crate::ConcurrencyLimitLayer#nested-limits).
     ///
@@ -447,8 +448,8 @@ impl Claim {
         self.rare().outer.as_deref().unwrap_or_default()
     }
 
-    /// Notes which of up to four alternative extractors has found the key, from 0 on. Alternatives may be nested, so
-    /// each nesting is one more digit of base 4. A claim that names its policy needs no number.
+    /// Adds the place of an extractor, 0 to 3, to the claim's number. Nested extractors each add theirs, so each path
+    /// through them has a separate number. A claim that names its policy needs no number.
     pub(crate) fn of_alternative(mut self, place: u16) -> Self {
         if self.policy.is_none() {
             self.alternative = self.alternative.wrapping_mul(4).wrapping_add(place);
@@ -716,7 +717,8 @@ impl Units {
         self.weight
     }
 
-    /// How much of [`MAX_UNITS`](super::MAX_UNITS) the claim uses: 1 for a budget, whose units it does not bound.
+    /// The number that counts against [`MAX_UNITS`](super::MAX_UNITS): 1 for a budget, whose grant writes one entry for
+    /// any number of units.
     pub(crate) fn count(self) -> u32 {
         self.budget.map_or(self.weight, |_| 1)
     }

@@ -309,8 +309,8 @@ macro_rules! claim_methods {
         /// [event](crate::observe#events).
         ///
         /// Beside each request runs a trial: the layer makes the request's claims to the store, and holds the permit
-        /// that they get for as long as the request holds its own. If the claims first wait in the queue, the trial
-        /// holds its permit later by the time of the wait, as if the request had begun only then. If the claims are
+        /// that they get for as long as the request holds its own. If the claims first wait in the queue, the time of
+        /// holding begins and ends later by that wait, as if the request had begun only then. If the claims are
         /// refused, the trial holds nothing. A layer in shadow and a layer in force share the permits of a key if they
         /// have the same store and the same policy.
         ///

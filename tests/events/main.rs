@@ -1,5 +1,5 @@
-//! The library's `tracing` events and spans. The tests need a separate program with one subscriber, because `tracing`
-//! stores for the whole process if an event is of interest, and the first subscriber decides that.
+//! The library's `tracing` events and spans. The tests need a separate program with one subscriber, because the first
+//! subscriber decides which events are of interest, and `tracing` caches that for the whole process.
 
 #![cfg(feature = "tracing")]
 

@@ -207,7 +207,7 @@ fn warnings(policy: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_tunnel_whose_task_holds_nothing_is_one_warning() {
+async fn tunnels_whose_tasks_hold_nothing_log_one_warning_per_policy() {
     listen();
     let policies = ["bare-upgrade", "bare-connect", "bare-h2", "bare-extended"];
     for (opens, policy) in ALL.into_iter().zip(policies) {

@@ -7,8 +7,8 @@ use super::{
 };
 
 /// The most calls in flight if no refreshes, urgent releases, gathered claims or gathered polls wait. Claims have
-/// gathered once at least as many wait as acquires are in flight, or enough to fill a call. Polls have gathered once
-/// enough wait to fill a call. A runtime with this many calls in flight is busy (rule 19).
+/// gathered once they fill a call ([`MOST_CLAIMS`]), or once at least as many wait as acquires are in flight. Polls
+/// have gathered once they fill a call. A runtime with this many calls in flight is busy (rule 19).
 pub(super) const FEW_CALLS: usize = 4;
 
 /// The most calls in flight if urgent releases wait, but no refreshes, gathered claims or gathered polls.
@@ -33,7 +33,8 @@ pub(super) struct ConnectionState {
     pub(super) queues: SendQueues,
     /// The time at which a call with acquires was last sent or completed.
     last_acquires: Time,
-    /// The same for calls without acquires. These are separate, because they prove nothing about the tasks of claims.
+    /// The same for calls without acquires. It is separate, because such calls do not prove that the tasks of claims
+    /// run.
     last_others: Time,
     /// The number of calls without an answer.
     pub(super) in_flight: usize,
@@ -52,19 +53,20 @@ impl ConnectionState {
 
     /// The thread sends another call while fewer calls than this are in flight; see [`can_send`](Self::can_send) for
     /// claims. A late refresh loses a permit, and a waiter whose poll is late counts as dead.
-    pub(super) fn most_calls_of_thread(&self, releases_now: bool) -> usize {
+    pub(super) fn most_calls_of_thread(&self, has_urgent_releases: bool) -> usize {
         let have_polls_gathered = self.queues.len(SendQueue::Polls) >= MOST_CLAIMS;
         if have_polls_gathered || !self.queues.is_empty(SendQueue::Refreshes) {
             MOST_CALLS
-        } else if releases_now {
+        } else if has_urgent_releases {
             MORE_CALLS
         } else {
             FEW_CALLS
         }
     }
 
-    /// True if another call may leave: while fewer than `most` are in flight, or once claims have gathered. So an idle connection delays no claim, a claim waits for part of a round trip at most, and under
-    /// load calls are few and large.
+    /// True if another call may leave: while fewer than `most` are in flight, or once claims have gathered. So an idle
+    /// connection delays no claim, a claim waits for part of a round trip at most, and under load calls are few and
+    /// large.
     pub(super) fn can_send(&self, most: usize) -> bool {
         let waiting = self.queues.len(SendQueue::Claims);
         let have_gathered = waiting > 0 && waiting >= self.acquires_in_flight.min(MOST_CLAIMS);
@@ -80,9 +82,9 @@ impl ConnectionState {
         }
     }
 
-    /// The time at which the runtime last sent or completed a call with acquires, if claims wait, or a call without
-    /// acquires, if such a call in flight may stall. This may be long before the work was queued. `None` if neither is
-    /// so.
+    /// The last time at which the runtime showed that it runs. If claims wait, it sent or completed a call with
+    /// acquires then. If a call without acquires is in flight and may stall, it sent or completed such a call then. If
+    /// both hold, the earlier time counts. It may be long before the work was queued. `None` if neither holds.
     pub(super) fn last_activity(&self) -> Option<Time> {
         let waits = !self.queues.is_empty(SendQueue::Claims);
         let claims = waits.then_some(self.last_acquires);
@@ -116,7 +118,7 @@ mod tests {
 
     /// Over a slow network, few calls would carry fewer polls than waiters need to stay alive.
     #[test]
-    fn gathered_polls_fill_the_connection_and_few_do_not() {
+    fn gathered_polls_raise_the_most_calls_and_fewer_polls_do_not() {
         let mut connection = ConnectionState::default();
         for waiter in 1..MOST_CLAIMS {
             let at = LeaseRef(PermitId::default(), waiter);

@@ -3,9 +3,9 @@
 use super::time::{CoreSettings, Time};
 use std::time::Duration;
 
-/// An outage begins after this number of failed calls of the thread in a row, if at least a timeout lies between the
-/// first failure and the thread's last. Without that time it may be a single stall of the server or of this process,
-/// which fails all calls in flight.
+/// An outage begins once this number of calls of the keeper's thread have failed in a row, and at least a timeout lies
+/// between the first failure, of a call of any runtime, and the thread's last. A shorter time may be a single stall of
+/// the server or of this process, which fails all calls in flight.
 const OUTAGE_FAILURES: u32 = 3;
 
 /// The pause before a probe if no call of the thread has failed. It doubles with each failed call, at most four
@@ -23,7 +23,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(3);
 pub enum Outage {
     /// Claims are decided without the server.
     Begins,
-    /// The server answers again. `works` is false if a command of that call has failed, or if the server refuses
+    /// The server answers a call again. `works` is false if a command of that call has failed, or if the server refuses
     /// connections.
     Ends { works: bool },
 }
@@ -34,8 +34,9 @@ pub(super) struct Health {
     /// The time at which the last answered call was sent.
     answered: Time,
     failing: Option<Failing>,
-    /// The time at which the server last came back: it answered after failures of the thread and a silent timeout, a
-    /// denial ended, or it took over slots from a server that was not well.
+    /// The time at which the server last came back in one of three ways. It answered after calls of the thread had
+    /// failed and no call was answered for a timeout; it no longer refuses connections; or it took over slots from a
+    /// server that was not well.
     returned: Option<Time>,
 }
 
@@ -54,8 +55,9 @@ struct Failing {
 
 impl Health {
     /// Notes the answer to a call that was sent at `sent`. Returns true if it ends a row of failures. A server that has
-    /// answered within the last timeout does not count as returned, because no process has treated it as unavailable:
-    /// for example, only a subscription of the thread has ended.
+    /// answered within the last timeout does not count as returned, because no process can have treated it as
+    /// unavailable. Such failures are, for example, those of calls whose connection ended with the thread's
+    /// subscription.
     pub(super) fn note_answer(&mut self, sent: Time, now: Time, settings: &CoreSettings) -> bool {
         let was_silent = self.answered + settings.timeout <= now;
         self.answered = self.answered.max(sent);
@@ -92,7 +94,7 @@ impl Health {
         self.failing.is_some()
     }
 
-    /// True during an outage: only probes are sent, and the store's setting for outages decides claims.
+    /// True during an outage: only probes are sent, and the policy for outages decides claims.
     pub(super) fn is_in_outage(&self, settings: &CoreSettings) -> bool {
         self.failing.is_some_and(|failing| {
             let is_stall = failing.last - failing.first < settings.timeout;
@@ -100,14 +102,15 @@ impl Health {
         })
     }
 
-    /// True if calls have failed for at least the length of a timeout. Before that, other processes may have had
-    /// answers.
-    pub(super) fn has_failed_for_timeout(&self, now: Time, settings: &CoreSettings) -> bool {
-        let has_failed_for_timeout = |failing: Failing| failing.since + settings.timeout <= now;
-        self.failing.is_some_and(has_failed_for_timeout)
+    /// True if at least a timeout has passed since the first failed call was sent. Before that, the server may just
+    /// have answered other processes.
+    pub(super) fn has_failed_long(&self, now: Time, settings: &CoreSettings) -> bool {
+        let is_long = |failing: Failing| failing.since + settings.timeout <= now;
+        self.failing.is_some_and(is_long)
     }
 
-    /// True if no process still acts on an earlier finding that the server was unavailable.
+    /// True if the server answers, and each process that treated it as unavailable has had the time to notice that it
+    /// is back.
     pub(super) fn is_well(&self, now: Time, settings: &CoreSettings) -> bool {
         // A bound on the time in which every other process notices that the server is back: its attempt to connect, the
         // pause before a probe, the probe, two more calls, and the keeper's ticks between them.
@@ -176,10 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_failed_for_a_timeout_from_the_first_failed_call_on() {
+    fn a_server_has_failed_long_a_timeout_after_its_first_failed_call_was_sent() {
         let health = failed(&[100]);
-        assert!(!health.has_failed_for_timeout(at(339), &settings()));
-        assert!(health.has_failed_for_timeout(at(340), &settings()));
+        assert!(!health.has_failed_long(at(339), &settings()));
+        assert!(health.has_failed_long(at(340), &settings()));
     }
 
     /// The runtime of the caller may have stalled.

@@ -128,11 +128,11 @@ impl Core {
     /// Handles a claim that its server cannot decide. A claim that waits is sent again. A claim that may fit into a
     /// share is sent again until the server has failed for a timeout.
     pub(super) fn handle_undecided(&mut self, id: PermitId, server: usize) {
-        let has_failed_for_timeout = self.servers[server]
+        let has_failed_long = self.servers[server]
             .health
-            .has_failed_for_timeout(self.now, &self.settings);
+            .has_failed_long(self.now, &self.settings);
         let shares = !self.permits[id].is_strict && self.settings.policy.shares();
-        if !self.may_wait(id) && (!shares || has_failed_for_timeout) {
+        if !self.may_wait(id) && (!shares || has_failed_long) {
             self.decide(id, server);
         }
     }
@@ -151,7 +151,7 @@ impl Core {
             .slots
             .is_unserved(self.permits[at].route.slot, self.now);
         if health.is_failing() || is_unserved {
-            if !shares || health.has_failed_for_timeout(self.now, &self.settings) {
+            if !shares || health.has_failed_long(self.now, &self.settings) {
                 self.decide(id, server);
             } else {
                 self.refuse(id, Refusal::Unavailable(server));
@@ -213,9 +213,9 @@ impl Core {
         self.set_timer(id);
     }
 
-    /// True if no process can have treated the server of a lease as unavailable and still act on that. While the slot
-    /// moves, this must hold for the slot's owner and for the target, because the target does not know the claims that
-    /// were admitted without the owner.
+    /// True if the server of a lease [is well](super::server::Server::is_well). While the slot moves, this must hold
+    /// for the slot's owner and for the target, because the target does not know the claims that were admitted without
+    /// the owner.
     pub(super) fn is_well(&self, at: LeaseRef) -> bool {
         let owner = self.slots.owner_of(self.permits[at].route.slot);
         let mut servers = [owner, self.target_of(at)].into_iter();

@@ -63,7 +63,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// True if no process can have treated it as unavailable and still act on that.
+    /// True if it accepts connections and answers, and each process that treated it as unavailable has had the time to
+    /// notice that it is back.
     pub(super) fn is_well(&self, now: Time, settings: &CoreSettings) -> bool {
         !self.is_denied && self.health.is_well(now, settings)
     }

@@ -97,7 +97,7 @@ fn refresh(groups: Vec<Group>) -> Command {
     }
 }
 
-/// The units of a permit's first id.
+/// All units of a permit, under the id of its first lease.
 fn units(permit: u64, limit: u32, weight: u32) -> LeaseUnits {
     LeaseUnits::new(LeaseId {
         name: LeaseName::new(permit, 0),
@@ -110,41 +110,46 @@ fn units(permit: u64, limit: u32, weight: u32) -> LeaseUnits {
 }
 
 #[test]
-fn a_claim_is_written_with_its_levels_and_each_semaphore_once() {
+fn a_call_has_each_semaphore_once_and_all_levels_of_each_claim() {
     let position = Position {
         alive: Duration::from_secs(1),
         max_waiting: 4,
         arrival: 9,
         head_start: Duration::from_millis(2),
     };
-    let (mut labelled, mut added) = (units(26, 5, 1), units(26, 5, 1).renewed());
+    let (mut labelled, mut renewed) = (units(26, 5, 1), units(26, 5, 1).renewed());
     labelled.id.label = Some("a b".into());
     labelled.id.flow = Some(Flow::new(4, "ann"));
-    added.id.name.lease = 43;
+    renewed.id.name.lease = 43;
     let narrow = wanted("n", labelled, Some(position), Standing::New);
     let wide = wanted("w", units(26, 9, 3), None, Standing::New);
-    let other = wanted("w", added, None, Standing::Sent);
+    let other = wanted("w", renewed, None, Standing::Sent);
     let (verb, keys, args) = written(&acquire(vec![vec![narrow, wide.clone()], vec![other]]));
     assert_eq!(verb, Verb::Acquire);
     let all = [
         "n:held", "n:queue", "n:alive", "n:token", "w:held", "w:queue", "w:alive", "w:token",
     ];
     assert_eq!(keys, all);
-    // A run of claims: the number of levels, the number of claims, and the terms of each level.
-    let first = ["2", "1", "5 1000 4 9 2000", "0"];
-    let ids = [
+    // The lease, the deadline, the floor and how long a grant lasts. Then the number of levels of each claim, 0 if the
+    // claims differ.
+    let call = ["3000", "5", "6", "750"];
+    // For each run of claims their number of levels, if the claims differ; the number of claims; and the terms of each
+    // level. Then for each level of each claim the number of the semaphore and the id.
+    let first_run = ["2", "1", "5 1000 4 9 2000", "0"];
+    let first_claim = [
         "1",
         "p1.q.0.0.5.1.2bc.1z.4.ann.a~20b",
         "2",
         "p1.q.0.0.9.3.2bc.1z...",
     ];
-    let second = ["1", "1", "-1", "2", "p1.q.17.1.5.1.2bc.1z..."];
-    let head = ["3000", "5", "6", "750", "0"];
-    assert_eq!(args, [&head[..], &first, &ids, &second].concat());
+    let second_run = ["1", "1", "-1"];
+    let second_claim = ["2", "p1.q.17.1.5.1.2bc.1z..."];
+    let runs = [&first_run[..], &first_claim, &second_run, &second_claim].concat();
+    assert_eq!(args, [&call[..], &["0"], &runs].concat());
     let (.., args) = written(&acquire(vec![vec![wide.clone()], vec![wide]]));
     let claim = ["1", "p1.q.0.0.9.3.2bc.1z..."];
-    let head = ["3000", "5", "6", "750", "1", "2", "0"];
-    assert_eq!(args, [&head[..], &claim, &claim].concat());
+    let run = ["2", "0"];
+    assert_eq!(args, [&call[..], &["1"], &run, &claim, &claim].concat());
 }
 
 #[test]
@@ -168,7 +173,7 @@ fn each_unit_that_a_permit_still_has_is_written() {
 }
 
 #[test]
-fn presence_has_the_clock_and_on_one_server_the_processes_and_the_limits() {
+fn presence_has_the_key_and_the_arguments_of_each_part() {
     let [clock, processes] = ["s:clock", "s:processes"].map(str::to_owned);
     let all = vec![Part::Clock(8), Part::Processes, Part::Limits(Some(7))];
     let (verb, keys, args) = written(&Command::Presence(all));
@@ -255,7 +260,7 @@ fn an_answer_reports_for_each_permit_if_all_of_it_is_held() {
 }
 
 #[test]
-fn each_claim_of_a_call_has_an_answer_behind_the_time() {
+fn an_acquire_is_answered_with_the_time_and_then_each_claim() {
     let claim = |levels: usize| {
         let level = wanted("a", units(1, 9, 1), None, Standing::New);
         vec![level; levels]
@@ -458,7 +463,7 @@ fn the_entry_of_a_pause_is_read_as_it_was_written() {
 }
 
 #[test]
-fn limits_and_processes_are_named_by_keys_of_the_store() {
+fn queries_of_limits_and_processes_have_the_keys_of_the_store() {
     let set = |limit| Query::SetLimit {
         of: "p:k",
         limit,
@@ -481,7 +486,7 @@ fn limits_and_processes_are_named_by_keys_of_the_store() {
 }
 
 #[test]
-fn a_change_is_done_if_its_reply_has_a_1_behind_the_time() {
+fn a_change_is_done_if_its_reply_is_the_time_and_1() {
     assert_eq!(is_done(&list([100, 1])), Some(true));
     assert_eq!(is_done(&list([100, 0])), Some(false));
     for reply in [list([100]), list([-1, 1]), Reply::Other] {
@@ -489,7 +494,7 @@ fn a_change_is_done_if_its_reply_has_a_1_behind_the_time() {
     }
 }
 
-/// A reservation of a budget of a minute.
+/// A reservation of a budget with a limit of 100.
 fn reservation(permit: u64, weight: u32, charge: Charge) -> LeaseUnits {
     LeaseUnits::reserved(units(permit, 100, weight).id, charge)
 }
@@ -525,16 +530,16 @@ fn levels_that_include_budgets_have_their_own_scripts_and_keys() {
 fn a_refresh_and_a_release_report_what_is_settled() {
     let name = "s:{t:a}60000";
     let id = "p1.1.0.0.2s.14.2bc.1z...";
-    let mut of_tokens = reservation(1, 40, Charge::Settlement);
+    let mut reserved = reservation(1, 40, Charge::Settlement);
     let refreshed = |units: &LeaseUnits| {
         let (verb, keys, args) = written(&refresh(vec![group(name, vec![units.clone()])]));
         assert_eq!((verb, keys.len()), (Verb::RefreshBudgets, 4));
         args[2].clone()
     };
-    assert_eq!(refreshed(&of_tokens), format!("{id} 0"));
-    of_tokens.settle(30);
-    of_tokens.settle(20);
-    assert_eq!(refreshed(&of_tokens), format!("{id} 30"));
+    assert_eq!(refreshed(&reserved), format!("{id} 0"));
+    reserved.settle(30);
+    reserved.settle(20);
+    assert_eq!(refreshed(&reserved), format!("{id} 30"));
     let released = |units: &LeaseUnits| {
         let (verb, _, args) = written(&release(true, vec![group(name, vec![units.clone()])]));
         assert_eq!(verb, Verb::ReleaseBudgets);

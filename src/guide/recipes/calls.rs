@@ -150,7 +150,7 @@
 //!   takes the first that grants.
 //! - [Pause](crate::Permit::pause) an account that answers 429. Then the next requests go to other accounts. If all are
 //!   paused or closed, the request is refused at once.
-//! - The order follows the limits in the code. An operator's limit changes who is admitted, and not the order.
+//! - The order counts with the limits in the code. An operator's limit changes who is admitted, but not the order.
 //!
 //! # Refusals as errors
 //!
@@ -239,7 +239,7 @@
 //!     })
 //! }
 //!
-//! /// The request to send for a request that has the headers `outer`.
+//! /// Builds the inner request that the handler of a request with the headers `outer` sends.
 //! fn inner_request(outer: &HeaderMap, path: &str) -> Result<Request<Body>, Box<dyn std::error::Error>> {
 //!     let request = Request::get(path).header("x-account-id", &outer["x-account-id"]);
 //!     Ok(request.header("x-call-depth", depth(outer)? + 1).body(Body::empty())?)
@@ -275,5 +275,5 @@
 //!   extractor that returns `None`, they are under no limit at all.
 //! - A request deeper than `DEEPEST` gets 400. Without a bound, a cycle of calls would not end.
 //! - The layer answers [nested limits](crate::ConcurrencyLimitLayer#nested-limits) of one request with 500. It cannot
-//!   see that a new request was sent by a request that holds a permit.
+//!   detect a call to itself, because the inner request is a separate request.
 #![cfg_attr(not(doctest), doc = include_str!("reqwest.md"))]

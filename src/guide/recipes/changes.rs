@@ -33,11 +33,11 @@
 //!   command.
 //! - Claims that wait follow the new limit and keep their places. In a fair queue they get new turns. Processes learn
 //!   of a change one after the other. Until all know it, claims of the informed processes may pass the others.
-//! - Operators' limits do not change how a claim is answered whose own limit is 0, or whose weight is above its own
-//!   limit.
+//! - Whatever limit operators set, a claim with a limit of 0 is refused as full, and a claim with a weight above its
+//!   own limit is refused as invalid.
 //! - While Redis is away the limits that were known stay in force, also in
 //!   [shares](crate::redis::WhenUnavailable::Share). A server that loses its data loses them, and each process logs
-//!   that once. On a cluster all limits are stored on one node.
+//!   that once. On a cluster one node has all limits, in one Redis key.
 //! - An application's user in Redis [need not be allowed](super::super::deploy) to set limits, only to read them.
 //!
 //! # For the whole fleet, by the load
@@ -113,13 +113,14 @@
 //! # }
 //! ```
 //!
-//! - The store renews the lock. A leader whose lock is lost stops at once, and another process goes on from the limit
-//!   in force.
+//! - The store renews the lock for as long as the guard lives. A leader whose lock is lost stops at once, and another
+//!   process goes on from the limit in force.
 //! - The leader counts its own overloads. If it sends few of the requests, let all processes report theirs, for example
 //!   to a counter in Redis.
 //! - Only a limit that is at least half used is raised, so a quiet night does not raise it to the maximum.
 //! - Without a leader the last limit stays in force. `set_limit` with `None` removes it.
-//! - If an operator sets another limit, the leader goes on from it. A limit of 0 stays until an operator raises it.
+//! - If an operator sets the limit, the leader's next step starts from it. A limit of 0 stays until an operator raises
+//!   it.
 //! - In Redis the application's user needs the [rights](super::super::deploy) for `usage` and `set_limit`.
 //!
 //! # In one process, by its own configuration

@@ -95,8 +95,8 @@
 //!
 //! Responses of OpenAI's API have three headers: the limit of requests per minute, how many are left, and the time
 //! until the whole limit is available again. Such a limit is a [budget](super::super::budgets). A middleware inside of
-//! the layer reads the numbers of an admitted request from its [`Permit`](crate::Permit). For a refused request,
-//! the function of `with_rejection` gets the [`Rejection`](crate::Rejection):
+//! the layer reads the numbers of an admitted request from its [`Permit`](crate::Permit). For a refused request, the
+//! function given to `with_rejection` reads them from the [`Rejection`](crate::Rejection):
 //!
 //! ```
 //! use axum::{Router, extract::Request, http::{HeaderMap, request::Parts}, middleware::{self, Next}, response::Response, routing::get};

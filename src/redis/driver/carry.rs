@@ -2,7 +2,7 @@
 
 use super::{
     runtimes::Ending,
-    shared::{Dropped, Load, NextCall, Shared},
+    shared::{Dropped, NextCall, RoutedCall, Shared},
     transport::{Messages, News, ServerConnection, Transport},
 };
 use crate::{
@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_millis(25);
 pub(super) struct Carrier<T: Transport> {
     shared: Arc<Shared<T>>,
     /// `None` once the answers are reported.
-    load: Option<Load<T::Connection>>,
+    routed: Option<RoutedCall<T::Connection>>,
     /// When the call was sent.
     sent: Instant,
     /// For each command its verb, and the number of claims or permits in it.
@@ -44,10 +44,10 @@ pub(super) struct Carrier<T: Transport> {
 }
 
 impl<T: Transport> Carrier<T> {
-    pub(super) fn new(shared: &Arc<Shared<T>>, load: Load<T::Connection>) -> Self {
+    pub(super) fn new(shared: &Arc<Shared<T>>, call: RoutedCall<T::Connection>) -> Self {
         Self {
             shared: Arc::clone(shared),
-            load: Some(load),
+            routed: Some(call),
             sent: Instant::now(),
             commands: Vec::new(),
         }
@@ -55,8 +55,8 @@ impl<T: Transport> Carrier<T> {
 
     /// Takes the commands out of the call, to send them.
     pub(super) fn commands(&mut self) -> Vec<Command> {
-        let load = self.load.as_mut();
-        let commands = load.map(|load| mem::take(&mut load.call.commands));
+        let routed = self.routed.as_mut();
+        let commands = routed.map(|routed| mem::take(&mut routed.call.commands));
         let commands = commands.unwrap_or_default();
         (self.sent, self.commands) = (Instant::now(), commands.iter().map(verb_and_size).collect());
         commands
@@ -92,17 +92,17 @@ impl<T: Transport> Carrier<T> {
     /// call was answered.
     async fn exchange(&mut self) -> (Vec<Self>, bool) {
         let commands = self.commands();
-        let Some(load) = &self.load else {
+        let Some(routed) = &self.routed else {
             return (Vec::new(), false);
         };
         let reply = {
             let left = self.shared.settings.timeout;
             // The first poll must send the call, even if its task has used up its budget of polls in this turn.
-            let mut call = pin!(unconstrained(load.connection.call(commands, left)));
+            let mut call = pin!(unconstrained(routed.connection.call(commands, left)));
             let sent = poll_fn(|cx| {
                 let answered = call.as_mut().poll(cx);
                 // Calls arrive in the order of their first polls.
-                load.call.progress.note_written();
+                routed.call.progress.note_written();
                 answered
             });
             sent.await
@@ -113,10 +113,10 @@ impl<T: Transport> Carrier<T> {
 
     /// Reports the answers or the failure. Returns the carriers of the runtime's next calls.
     pub(super) fn report(&mut self, reply: Result<Vec<Answer>, CallFailure>) -> Vec<Self> {
-        let Some(load) = self.load.take() else {
+        let Some(routed) = self.routed.take() else {
             return Vec::new();
         };
-        self.report_commands(load.call.runtime, |index| match &reply {
+        self.report_commands(routed.call.runtime, |index| match &reply {
             Ok(answers) if !matches!(answers.get(index), None | Some(Answer::Failed(_))) => {
                 Answered::Ok
             }
@@ -125,12 +125,12 @@ impl<T: Transport> Carrier<T> {
         let next = self.shared.enter(|core, rest, now| {
             if reply.is_ok() {
                 rest.runtimes
-                    .note_answer(load.call.runtime, load.call.server);
+                    .note_answer(routed.call.runtime, routed.call.server);
             }
-            core.handle_reply(now, load.call.id, reply);
-            rest.next(core, now, load.call.runtime)
+            core.handle_reply(now, routed.call.id, reply);
+            rest.next(core, now, routed.call.runtime)
         });
-        carriers(&self.shared, load.call.runtime, next)
+        carriers(&self.shared, routed.call.runtime, next)
     }
 
     /// Reports each command of the call to the observer.
@@ -163,11 +163,11 @@ fn verb_and_size(command: &Command) -> (&'static str, usize) {
 
 impl<T: Transport> Drop for Carrier<T> {
     fn drop(&mut self) {
-        if let Some(load) = self.load.take() {
+        if let Some(routed) = self.routed.take() {
             if self.sent.elapsed() >= self.shared.settings.timeout {
-                self.report_commands(load.call.runtime, |_| Answered::Timeout);
+                self.report_commands(routed.call.runtime, |_| Answered::Timeout);
             }
-            self.shared.post(Dropped::Carrier(load.call.id));
+            self.shared.post(Dropped::Carrier(routed.call.id));
         }
     }
 }
@@ -179,8 +179,8 @@ pub(super) fn carriers<T: Transport>(
     first: Option<NextCall<T::Connection>>,
 ) -> Vec<Carrier<T>> {
     let (mut carriers, mut next) = (Vec::new(), first);
-    while let Some(NextCall { load, has_more }) = next {
-        carriers.extend(load.map(|load| Carrier::new(shared, load)));
+    while let Some(NextCall { call, has_more }) = next {
+        carriers.extend(call.map(|call| Carrier::new(shared, call)));
         let more = || shared.enter(|core, rest, now| rest.next(core, now, from));
         next = has_more.then(more).flatten();
     }
@@ -233,9 +233,9 @@ impl<T: Transport> Link<T> {
     }
 
     async fn run(mut self) {
-        let mut is_over = self.shared.is_over.subscribe();
+        let mut is_thread_over = self.shared.is_thread_over.subscribe();
         let (was_connected, ending) = select! {
-            _ = is_over.wait_for(|is_over| *is_over) => (false, Ending::Dropped),
+            _ = is_thread_over.wait_for(|is_over| *is_over) => (false, Ending::Dropped),
             was_connected = self.connect_and_hold() => (was_connected, Ending::Failed),
         };
         self.ending = ending;

@@ -270,7 +270,7 @@ impl<T: Transport> Driver<T> {
                 servers.filter(|server| rest.runtimes.begin_connecting(now, from, *server));
             let connects: Vec<_> = connects.collect();
             rest.cells.insert(id, &cell);
-            let own = call.and_then(|call| rest.load(core, now, call));
+            let own = call.and_then(|call| rest.route(core, now, call));
             Some((id, from, connects, own, rest.next(core, now, from)))
         });
         let begun = begun.ok_or(ClaimRefusal::CorePanicked)?;
@@ -279,7 +279,7 @@ impl<T: Transport> Driver<T> {
             Link::new(&shared, from, server).spawn();
         }
         spawn(carriers(&shared, from, Some(next)));
-        let own = own.map(|load| Carrier::new(&shared, load));
+        let own = own.map(|call| Carrier::new(&shared, call));
         let held = HeldPermit {
             driver: self,
             id,
@@ -533,13 +533,12 @@ fn spawn_urgent<T: Transport>(shared: &Arc<Shared<T>>, urgent: Option<Urgent<T::
 
 /// The call of a waiting release, for the task that waits for its answer.
 fn release_alone<T: Transport>(shared: &Arc<Shared<T>>, id: PermitId) -> Option<Carrier<T>> {
-    let load = shared.enter(|core, rest, now| {
+    let call = shared.enter(|core, rest, now| {
         let from = rest.runtimes.enter(here());
         let call = core.release_alone(now, from, id)?;
-        rest.load(core, now, call)
+        rest.route(core, now, call)
     });
-    let load = load.flatten()?;
-    Some(Carrier::new(shared, load))
+    Some(Carrier::new(shared, call.flatten()?))
 }
 
 /// The state of the permit, for its holder.

@@ -3,7 +3,7 @@
 use super::{
     carry::{Carrier, Link, spawn},
     runtimes::Keeper,
-    shared::{Dropped, Load, NextCall, Shared},
+    shared::{Dropped, NextCall, RoutedCall, Shared},
     transport::{News, Transport},
 };
 use crate::observe::contain;
@@ -22,7 +22,7 @@ const CLOSED_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The next actions of the thread.
 pub(super) struct KeeperStep<C> {
-    pub(super) load: Option<Load<C>>,
+    pub(super) call: Option<RoutedCall<C>>,
     /// The servers to connect to.
     connects: Vec<usize>,
     pub(super) sleep: Duration,
@@ -101,12 +101,12 @@ async fn follow_slots<T: Transport>(shared: &Arc<Shared<T>>) {
 async fn run_until_over<T: Transport>(shared: &Arc<Shared<T>>) {
     loop {
         let step = shared.run_keeper_step();
-        spawn(step.load.map(|load| Carrier::new(shared, load)));
+        spawn(step.call.map(|call| Carrier::new(shared, call)));
         for server in step.connects {
             Link::new(shared, THREAD, server).spawn();
         }
         if step.is_over {
-            shared.is_over.send_replace(true);
+            shared.is_thread_over.send_replace(true);
             return;
         }
         match step.sleep {
@@ -124,7 +124,7 @@ impl<T: Transport> Shared<T> {
     pub(super) fn run_keeper_step(self: &Arc<Self>) -> KeeperStep<T::Connection> {
         let step = self.enter(|core, rest, now| {
             core.handle_timeout(now);
-            let NextCall { load, has_more } = rest.next(core, now, THREAD);
+            let NextCall { call, has_more } = rest.next(core, now, THREAD);
             let connects = core.servers();
             let connects =
                 connects.filter(|server| rest.runtimes.begin_connecting(now, THREAD, *server));
@@ -135,14 +135,14 @@ impl<T: Transport> Shared<T> {
                 false => rest.keeper.plan_sleep(now, due),
             };
             KeeperStep {
-                load,
+                call,
                 connects,
                 sleep: until.saturating_sub(now),
                 is_over: !rest.is_used && core.is_idle(),
             }
         });
         step.unwrap_or_else(|| KeeperStep {
-            load: None,
+            call: None,
             connects: Vec::new(),
             sleep: CLOSED_INTERVAL,
             is_over: self.change(|rest| !rest.is_used),

@@ -30,7 +30,7 @@ pub(in crate::redis) enum StoreHealth {
 pub(super) enum Dropped {
     /// A permit, or a claim.
     Permit(PermitId),
-    /// The carrier of a call that has no answer.
+    /// The [`Carrier`](super::carry::Carrier) of a call, before it has reported the answers.
     Carrier(CallId),
     /// A runtime's connection to a server, or its attempt to connect.
     Connection(RuntimeId, usize, Ending),
@@ -60,7 +60,7 @@ pub(super) struct Shared<T: Transport> {
     /// Held while a replacement is made for a connection that may be mute: one at a time.
     pub(super) replacing: tokio::sync::Mutex<()>,
     /// True once the thread has ended because nothing was left to do.
-    pub(super) is_over: watch::Sender<bool>,
+    pub(super) is_thread_over: watch::Sender<bool>,
     /// True once nothing is left to send after a shutdown, or after the drop of the last handle and permit.
     pub(super) is_drained: watch::Sender<bool>,
 }
@@ -76,7 +76,7 @@ pub(super) struct Rest<C> {
     pub(super) cells: Cells,
     pub(super) runtimes: Runtimes<C>,
     pub(super) keeper: Keeper,
-    /// True if the last thread could make no runtime.
+    /// True if the most recent thread could make no runtime.
     pub(super) lacks_runtime: bool,
     /// True while a handle or a permit is left.
     pub(super) is_used: bool,
@@ -86,19 +86,19 @@ pub(super) struct Rest<C> {
 
 /// A call, and the connection that it takes.
 #[derive(Debug)]
-pub(super) struct Load<C> {
+pub(super) struct RoutedCall<C> {
     pub(super) call: Call,
     pub(super) connection: Arc<C>,
 }
 
-/// The next call of a runtime, and true if more may follow. The lock is released between two calls, because making a
-/// call of many leases takes long.
+/// The next call of a runtime, and true if more may follow. The lock is released between two calls, because building a
+/// call with many leases takes long.
 pub(super) struct NextCall<C> {
-    pub(super) load: Option<Load<C>>,
+    pub(super) call: Option<RoutedCall<C>>,
     pub(super) has_more: bool,
 }
 
-/// The current runtime, and its next call if releases are urgent.
+/// The current runtime and its next call, for urgent releases.
 pub(super) type Urgent<C> = (RuntimeId, NextCall<C>);
 
 /// The work to do once the lock is released.
@@ -107,7 +107,7 @@ pub(super) struct Outbox {
     news: Vec<News>,
     /// The outages that have begun or ended, each with its server.
     outages: Vec<(usize, Outage)>,
-    /// Wakes the links whose connections may be mute.
+    /// Notified, so that each link probes its connection, which may be mute.
     doubted: Vec<Arc<Notify>>,
     /// The cells whose tasks to wake, each with true if a loss was written.
     wakes: Vec<(Arc<Cell>, bool)>,
@@ -145,7 +145,7 @@ impl<T: Transport> Shared<T> {
             inbox: Mutex::default(),
             bell: Notify::new(),
             replacing: tokio::sync::Mutex::default(),
-            is_over: watch::Sender::new(false),
+            is_thread_over: watch::Sender::new(false),
             is_drained: watch::Sender::new(false),
         }
     }
@@ -199,7 +199,7 @@ impl<T: Transport> Shared<T> {
     }
 
     /// Adds a drop to the inbox, and handles the inbox unless another thread has the core's lock. Never panics. Waits
-    /// for that lock only if the keeper's thread must be started and cannot be.
+    /// for that lock only if the keeper's thread must be started and the start fails.
     pub(super) fn post(self: &Arc<Self>, dropped: Dropped) {
         self.post_and(dropped, |_, _, _| ());
     }
@@ -349,7 +349,7 @@ impl<C: ServerConnection> Rest<C> {
             let Some(cell) = self.cells.get(id).map(Arc::clone) else {
                 continue;
             };
-            // No task waits for a change of the end.
+            // `Held` only changes the end of the lease, and no task waits for that.
             let wakes = !matches!(event, Event::Held(..));
             let is_loss = matches!(event, Event::Lost | Event::Revoked);
             let is_shutdown = self.is_shut && event == Event::Lost;
@@ -396,15 +396,15 @@ impl<C: ServerConnection> Rest<C> {
         core.poll_timeout().into_iter().chain(connects).min()
     }
 
-    /// Makes the next call of a runtime.
+    /// Takes the next call of a runtime from the core.
     pub(super) fn next(&mut self, core: &mut Core, now: Time, from: RuntimeId) -> NextCall<C> {
         let call = core.poll_call(now, from);
-        let load = call.and_then(|call| self.load(core, now, call));
-        let has_more = load.is_some() && core.has_call(from);
-        NextCall { load, has_more }
+        let call = call.and_then(|call| self.route(core, now, call));
+        let has_more = call.is_some() && core.has_call(from);
+        NextCall { call, has_more }
     }
 
-    /// Makes the next call of the current runtime if releases are urgent.
+    /// Takes the next call of the current runtime from the core if releases are urgent.
     pub(super) fn urgent_releases(&mut self, core: &mut Core, now: Time) -> Option<Urgent<C>> {
         core.has_urgent_releases().then(|| {
             let from = self.runtimes.enter(here());
@@ -413,11 +413,16 @@ impl<C: ServerConnection> Rest<C> {
     }
 
     /// Adds the runtime's connection to a call. If it has none, reports to the core that the call has failed.
-    pub(super) fn load(&mut self, core: &mut Core, now: Time, call: Call) -> Option<Load<C>> {
+    pub(super) fn route(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        call: Call,
+    ) -> Option<RoutedCall<C>> {
         let Some(connection) = self.runtimes.connection(call.runtime, call.server) else {
             core.handle_reply(now, call.id, Err(CallFailure::NotConnected));
             return None;
         };
-        Some(Load { call, connection })
+        Some(RoutedCall { call, connection })
     }
 }

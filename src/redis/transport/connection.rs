@@ -33,8 +33,8 @@ use tokio::{
 /// A connection without answers for this time is pinged, so that its end is known before the connection is needed.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The interval at which a connection in use is checked. It is shorter than the timer of a claim, so that no claim sets
-/// the earliest timer of its runtime: Tokio wakes a thread for each new earliest timer.
+/// The interval at which a connection in use is checked. It is shorter than a claim's timeout, so that the earliest
+/// timer of a runtime is this check and not a claim: Tokio wakes a thread for each new earliest timer.
 const TICK: Duration = Duration::from_millis(200);
 
 /// How long the answer to a ping may take.
@@ -195,7 +195,7 @@ async fn send(mut connection: MultiplexedConnection, commands: Vec<Cmd>) -> Repl
     }
 }
 
-/// Turns a [`Value::ServerError`] into an `Err`.
+/// Returns the server's error reply, which redis-rs passes as a value, as an error.
 fn checked(value: Value) -> Result<Value, CallError> {
     match value {
         Value::ServerError(error) => Err(CallError::Redis(error.into())),

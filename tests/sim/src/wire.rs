@@ -259,7 +259,7 @@ impl Script {
 
     /// Reads only the permits that an acquire wants. The judge of budgets reads the rest from the arguments.
     fn budgets(&self, args: &mut Args<'_>) -> Option<Command> {
-        let ids = self.args.iter().filter_map(|arg| Parts::read(arg));
+        let ids = self.args.iter().filter_map(|arg| IdFields::read(arg));
         let wanted = match self.verb {
             Verb::AcquireBudgets => ids.map(|parts| parts.id.permit()).collect(),
             _ => Vec::new(),
@@ -419,14 +419,14 @@ fn unit(text: &str) -> Option<(&str, u32)> {
 
 /// Reads an id, which must be one of the owner's.
 fn id(text: &str, owner: &Settings) -> Option<Id> {
-    let parts = Parts::read(text)?;
+    let parts = IdFields::read(text)?;
     let lasts = u128::from(parts.lease_ms) == owner.lease.as_millis();
     (parts.process == owner.process && lasts).then_some(parts.id)
 }
 
-/// The parts of an id: `PROCESS.PERMIT.LEASE.GENERATION.LIMIT.WEIGHT.LEASE_MS.SINCE.SHARE.FLOW.LABEL`.
+/// The fields of an id: `PROCESS.PERMIT.LEASE.GENERATION.LIMIT.WEIGHT.LEASE_MS.SINCE.SHARE.FLOW.LABEL`.
 #[derive(Debug)]
-pub struct Parts<'a> {
+pub struct IdFields<'a> {
     /// PROCESS.
     pub process: &'a str,
     /// PERMIT, LEASE, GENERATION, LIMIT and WEIGHT.
@@ -435,7 +435,7 @@ pub struct Parts<'a> {
     pub lease_ms: u64,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> IdFields<'a> {
     /// Reads the id of a permit's first unit.
     pub fn read(text: &'a str) -> Option<Self> {
         let parts: Vec<_> = text.split('.').collect();

@@ -34,7 +34,7 @@ fn one_claim_in_a_list_is_one_claim() {
     assert_ne!(Claims::from(levels()), one);
 }
 
-/// A strict claim is refused while the store is unavailable, whatever the store's policy admits.
+/// A strict claim is refused while the store is unavailable, even if the store admits others.
 #[test]
 fn a_claim_is_strict_only_if_that_is_set() {
     let claim = Claim::new("alice");

@@ -190,11 +190,11 @@ impl RedisServer {
         self.signal(Signal::CONT);
     }
 
-    /// Kills the server and starts an empty one on the same port.
+    /// Kills the server and starts it again on the same port. It is empty unless its arguments make it save its data.
     ///
     /// # Panics
     ///
-    /// If the new server does not answer within a minute. It may have much data to load.
+    /// If the server does not answer within a minute. It may have much saved data to load.
     pub fn restart(&mut self) {
         self.kill();
         let end = Instant::now() + 6 * START;

@@ -1,4 +1,4 @@
-//! Every kind of store, empty and ready, and macros that turn facts into tests of each store. A fact is a function that
+//! Every kind of store, empty and ready, and macros that run facts as tests on each of them. A fact is a function that
 //! takes a store and asserts something about it.
 
 use crate::wait::eventually;
@@ -18,7 +18,7 @@ use {
     },
 };
 
-/// The traits that a fact needs of its store.
+/// The traits of the stores that facts take.
 pub trait Operated: Semaphore + Operate {}
 
 impl<S: Semaphore + Operate> Operated for S {}
@@ -65,7 +65,8 @@ pub async fn redis_of_operators(url: &str) -> Store {
     Arc::new(connected(async || odd.clone().connect(url).await).await)
 }
 
-/// A connection for the caller to hand in. It has a long timeout, so that a busy machine does not break it.
+/// A connection of redis-rs that a test can give to a store. It has a long timeout, so that a busy machine does not
+/// break it.
 ///
 /// # Panics
 ///

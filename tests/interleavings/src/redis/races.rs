@@ -136,8 +136,8 @@ fn claim(driver: &Driver<Silent>) -> (HeldPermit<Silent>, Option<Carrier<Silent>
 
 /// The calls that the driver's thread would send now.
 fn carriers(shared: &Arc<Shared<Silent>>) -> Vec<Carrier<Silent>> {
-    let loads = iter::from_fn(|| shared.run_keeper_step().load);
-    loads.map(|load| Carrier::new(shared, load)).collect()
+    let calls = iter::from_fn(|| shared.run_keeper_step().call);
+    calls.map(|call| Carrier::new(shared, call)).collect()
 }
 
 /// The time on the server's clock, in milliseconds, in all answers.
@@ -273,8 +273,8 @@ fn the_thread_wakes_after_the_last_drops() {
         assert!(
             was_woken(&shared) || !early.sleep.is_zero() && early.sleep < Duration::from_secs(1)
         );
-        if let Some(load) = early.load {
-            answer(Some(Carrier::new(&shared, load)));
+        if let Some(call) = early.call {
+            answer(Some(Carrier::new(&shared, call)));
         }
         drop(_links);
         drop(shared);

@@ -1,7 +1,8 @@
 //! Tokio's channel for one value, with an ordering that loom sees.
 //!
-//! Tokio checks the channel itself. For loom the send, the receipt and the drop of the receiver are single steps on one
-//! atomic, so each sees the effects of the earlier ones.
+//! Tokio's own tests check the channel. For loom the send, the receipt and the drop of the receiver are single steps on
+//! one atomic, so each sees the effects of the earlier ones. Only the order of these steps matters: nothing reads the
+//! value.
 
 use loom::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::{
@@ -14,31 +15,31 @@ use tokio::sync::oneshot;
 
 pub(crate) struct Sender<T> {
     inner: oneshot::Sender<T>,
-    sent: Arc<AtomicBool>,
+    step: Arc<AtomicBool>,
 }
 
 pub(crate) struct Receiver<T> {
     inner: oneshot::Receiver<T>,
-    sent: Arc<AtomicBool>,
+    step: Arc<AtomicBool>,
 }
 
 pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = oneshot::channel();
-    let sent = Arc::new(AtomicBool::new(false));
+    let step = Arc::new(AtomicBool::new(false));
     let sender = Sender {
         inner: sender,
-        sent: Arc::clone(&sent),
+        step: Arc::clone(&step),
     };
     let receiver = Receiver {
         inner: receiver,
-        sent,
+        step,
     };
     (sender, receiver)
 }
 
 impl<T> Sender<T> {
     pub(crate) fn send(self, value: T) -> Result<(), T> {
-        self.sent.swap(true, AcqRel);
+        self.step.swap(true, AcqRel);
         self.inner.send(value)
     }
 }
@@ -46,7 +47,7 @@ impl<T> Sender<T> {
 /// The receiver's drop also drops a value that was sent before, so it must come after the send for loom too.
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        self.sent.swap(true, AcqRel);
+        self.step.swap(true, AcqRel);
     }
 }
 
@@ -55,7 +56,7 @@ impl<T> Future for Receiver<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let received = ready!(Pin::new(&mut self.inner).poll(cx));
-        self.sent.swap(true, AcqRel);
+        self.step.swap(true, AcqRel);
         Poll::Ready(received)
     }
 }

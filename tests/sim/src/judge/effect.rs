@@ -4,7 +4,7 @@ use super::{Verdict, Who, check, pauses::Pause};
 use crate::{
     server::{Run, Set, View},
     subject::{Acquired, Answer, Command, GENERATION, Id, Key, PermitId, Refused, Wanted},
-    wire::Parts,
+    wire::IdFields,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ pub(crate) struct Name {
 impl Name {
     /// Reads the id of a unit.
     pub(crate) fn read(unit: &str) -> Option<Self> {
-        let Parts { process, id, .. } = Parts::read(unit.split(':').next()?)?;
+        let IdFields { process, id, .. } = IdFields::read(unit.split(':').next()?)?;
         Some(Self {
             process: process.strip_prefix('p')?.parse().ok()?,
             serial: id.serial,

@@ -221,7 +221,7 @@ impl Fair {
 }
 
 /// The flow of an id, and the cost of its permit for that flow: units divided by the share. Of the parts that
-/// [`Parts`](crate::wire::Parts) lists, 5 is the weight, 8 the share and 9 the flow.
+/// [`IdFields`](crate::wire::IdFields) lists, 5 is the weight, 8 the share and 9 the flow.
 fn flow_of(id: &str) -> (String, i64) {
     let parts: Vec<_> = id.split('.').collect();
     let number = |part: usize| i64::from_str_radix(parts[part], 36).ok();

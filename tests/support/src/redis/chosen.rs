@@ -45,7 +45,7 @@ pub(super) fn arguments() -> Vec<String> {
     let own = ["--tls-port", ANY_PORT, "--tls-auth-clients", "no"];
     let peers = ["--tls-replication", "yes", "--tls-cluster", "yes"];
     let own = own.into_iter().chain(peers).map(ToOwned::to_owned);
-    own.chain(files(&folder)).collect()
+    own.chain(tls_arguments(&folder)).collect()
 }
 
 /// The URL of a server on this port, for clients.
@@ -60,7 +60,7 @@ fn certificates() -> Option<PathBuf> {
 }
 
 /// The arguments of a server whose certificates are in this folder.
-pub(super) fn files(folder: &Path) -> impl Iterator<Item = String> {
+pub(super) fn tls_arguments(folder: &Path) -> impl Iterator<Item = String> {
     let argument = |(name, file): (&str, &str)| {
         let path = folder.join(file).display().to_string();
         [name.to_owned(), path]

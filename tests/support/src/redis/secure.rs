@@ -2,7 +2,7 @@
 
 use super::{
     ANY_PORT, RedisServer,
-    chosen::{FILES, files},
+    chosen::{FILES, tls_arguments},
 };
 use crate::resp::Raw;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -128,6 +128,6 @@ impl Files {
 
     /// The arguments of a server with these files.
     pub fn arguments(&self) -> Vec<String> {
-        files(self.folder.path()).collect()
+        tls_arguments(self.folder.path()).collect()
     }
 }

@@ -8,7 +8,8 @@ use crate::explore::{explore, join};
 /// The hash of the other key. The shard is full without it.
 const OTHER: u64 = 99;
 
-/// The release of another key evicts the idle entry before, between or after two claims.
+/// The release of another key evicts the idle entry before, between or after two claims. `use_briefly` asserts that
+/// each token is greater than the earlier ones.
 #[test]
 fn tokens_grow_across_an_eviction() {
     explore(|| {

@@ -1,11 +1,11 @@
 //! A budget on a server, as it must be after the calls that the server has run.
 //!
-//! The ledger counts in parts: a unit has as many as the window has milliseconds, and each millisecond returns as many as
-//! the limit has units. So nothing is rounded.
+//! The ledger counts parts of units. If the window has *w* milliseconds, a unit is *w* parts, and each millisecond
+//! returns *limit* parts. So nothing is rounded.
 
 use crate::{
     server::{BudgetView, View},
-    wire::Parts,
+    wire::IdFields,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone)]
 pub(super) struct Reserved {
     pub(super) weight: i64,
-    /// `None`: its claim is not granted yet.
+    /// The units that are settled. `None` until the claim is granted for a whole lease.
     pub(super) settled: Option<i64>,
     /// The end of its lease, in ms.
     pub(super) ends: i64,
@@ -36,9 +36,9 @@ pub(super) struct Use {
     pub(super) id: String,
     pub(super) units: i64,
     pub(super) at: i64,
-    /// True if the reservation has expired.
-    pub(super) expires: bool,
-    /// True if it has expired, and its claim was never granted for a whole lease.
+    /// True if the reservation of a permit that was granted for a whole lease has expired.
+    pub(super) is_lost: bool,
+    /// True if the reservation has expired, and its claim was never granted for a whole lease.
     pub(super) is_freed: bool,
 }
 
@@ -57,15 +57,15 @@ pub(super) struct Ledger {
 
 /// The limit and the weight in an id.
 pub(super) fn terms(id: &str) -> (i64, i64) {
-    let parts = id.split(':').next().and_then(Parts::read);
-    parts.map_or((0, 0), |parts| {
-        (parts.id.limit.into(), parts.id.weight.into())
+    let fields = id.split(':').next().and_then(IdFields::read);
+    fields.map_or((0, 0), |fields| {
+        (fields.id.limit.into(), fields.id.weight.into())
     })
 }
 
 /// The lease in an id, in ms.
 pub(super) fn lease_of(id: &str) -> i64 {
-    Parts::read(id).map_or(0, |parts| parts.lease_ms as i64)
+    IdFields::read(id).map_or(0, |fields| fields.lease_ms as i64)
 }
 
 impl Ledger {
@@ -131,8 +131,9 @@ impl Ledger {
         self.at = self.at.max(time);
     }
 
-    /// Ends what has ended, in the order of the ends, and passes the time. Returns the units that count as used.
-    pub(super) fn touch(&mut self, now: i64) -> Vec<Use> {
+    /// Removes the expired reservations, in the order of their ends, and lets spent units come back until `now`.
+    /// Returns the units that count as used.
+    pub(super) fn advance(&mut self, now: i64) -> Vec<Use> {
         let ended = self.reserved.iter().filter(|(_, own)| own.ends <= now);
         let mut ended: Vec<_> = ended.map(|(id, own)| (own.ends, id.clone())).collect();
         ended.sort();
@@ -140,7 +141,7 @@ impl Ledger {
         for (at, id) in ended {
             let own = self.reserved.remove(&id).expect("it is there");
             let units = if own.settled.is_some() { own.left() } else { 0 };
-            let (expires, is_freed) =
+            let (is_lost, is_freed) =
                 (own.settled.is_some() && !own.is_over, own.settled.is_none());
             self.pass(at);
             self.parts += i128::from(units) * i128::from(self.window);
@@ -148,7 +149,7 @@ impl Ledger {
                 id,
                 units,
                 at,
-                expires,
+                is_lost,
                 is_freed,
             });
         }
@@ -157,7 +158,7 @@ impl Ledger {
         uses
     }
 
-    /// In how many ms units fit if `reserved` does not change. `None`: time alone does not help.
+    /// The number of ms from now until units fit, if `reserved` does not change. `None` if time alone does not help.
     pub(super) fn due(&self, (limit, weight): (i64, i64), reserved: i64, now: i64) -> Option<i64> {
         let room = i128::from(limit - reserved - weight);
         let over = self.parts - room * i128::from(self.window);
@@ -190,7 +191,7 @@ impl Ledger {
             .unwrap_or(0)
     }
 
-    /// Grants an id its units, for as long as `ends`. Returns true if it has none yet.
+    /// Reserves the units of an id until `ends`, or extends the reservation that it has. Returns true if it had none.
     pub(super) fn grant(&mut self, id: &str, limit: i64, ends: i64) -> bool {
         let is_new = !self.has(id);
         if is_new {
@@ -207,7 +208,8 @@ impl Ledger {
         is_new
     }
 
-    /// Moves the end of a reservation: back only if `is_whole`.
+    /// Moves the end of a reservation to a later time. If the call grants a whole lease (`is_whole`), an earlier time
+    /// is also accepted.
     pub(super) fn extend(&mut self, id: &str, ends: i64, is_whole: bool) {
         if let Some(own) = self.reserved.get_mut(id) {
             own.ends = if is_whole { ends } else { own.ends.max(ends) };
@@ -294,15 +296,15 @@ impl Ledger {
         (parts != self.parts).then(|| format!("{parts} parts are spent instead of {}", self.parts))
     }
 
-    /// When time has returned all units, if all that is reserved is spent at its end, in ms. No end is further ahead than a
-    /// lease, unless the clock was set back.
-    pub(super) fn full_at(&self, now: i64) -> i64 {
+    /// The time in ms from which nothing is spent or reserved, if each reservation is used up at its end. No end is
+    /// further ahead than a lease, unless the clock was set back.
+    pub(super) fn unused_from(&self, now: i64) -> i64 {
         let mut later = self.clone();
         for (id, own) in &mut later.reserved {
             own.ends = own.ends.min(now + lease_of(id));
         }
         let last = later.reserved.values().map(|own| own.ends).max();
-        later.touch(last.unwrap_or(self.at).max(self.at));
+        later.advance(last.unwrap_or(self.at).max(self.at));
         let rate = i128::from(later.rate.max(1));
         later.at + ((later.parts + rate - 1) / rate) as i64
     }

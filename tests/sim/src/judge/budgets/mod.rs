@@ -202,10 +202,11 @@ impl Budgets {
             if ledger.time() > now && !ledger.rewind(before) {
                 return fails("the state", &format!("units are free: {ledger:?}"), run);
             }
-            if before.state.is_none() && ledger.is_used() && ledger.full_at(ledger.time()) > now {
+            if before.state.is_none() && ledger.is_used() && ledger.unused_from(ledger.time()) > now
+            {
                 return fails("a TTL", &format!("the state is gone: {ledger:?}"), run);
             }
-            let uses = ledger.touch(now);
+            let uses = ledger.advance(now);
             let first = head(view, now).map(str::to_owned);
             let fits = first.as_ref().is_some_and(|id| ledger.fits(id, now));
             heads.push((*key, first, fits));
@@ -225,17 +226,17 @@ impl Budgets {
             if let Some(text) = ledger.compare(view, after, now) {
                 return fails("the state", &format!("key {key}: {text}"), run);
             }
-            let full_at = ledger.full_at(now);
+            let unused_from = ledger.unused_from(now);
             let [held, state] = after.expires;
             let last = view
                 .held
                 .iter()
                 .map(|(id, ends)| (*ends).min(now + lease_of(id)));
             let last = last.max();
-            if after.state.is_some() && state.is_none_or(|ends| ends < full_at)
+            if after.state.is_some() && state.is_none_or(|ends| ends < unused_from)
                 || held.is_some_and(|ends| Some(ends) < last)
             {
-                let text = format!("key {key} is full at {full_at} and expires {after:?}");
+                let text = format!("key {key} is unused from {unused_from} and expires {after:?}");
                 return fails("a TTL", &text, run);
             }
         }
@@ -339,7 +340,7 @@ impl Budgets {
             id: id.to_owned(),
             units,
             at,
-            expires: false,
+            is_lost: false,
             is_freed: false,
         };
         self.count(key, vec![own])
@@ -483,7 +484,7 @@ impl Budgets {
             let (_, weight) = terms(&used.id);
             let account = self.accounts.entry((key, name)).or_default();
             account.used += used.units;
-            if used.expires {
+            if used.is_lost {
                 account.is_lost = true;
                 account.wasted = account.used;
             }
@@ -726,7 +727,7 @@ impl Budgets {
         let [spent, at, reserved, limit, credit] = budget.state.unwrap_or([0, clock, 0, 0, 0]);
         let window = window(place.1).expect("it is a budget");
         let passed = i128::from((clock - at).max(0)) * i128::from(limit);
-        let is_full = i128::from(spent) * window - i128::from(credit) <= passed;
+        let is_unused = i128::from(spent) * window - i128::from(credit) <= passed;
         let text = || format!("key {}: {view:?} {budget:?} at {clock}", place.1);
         let is_empty = view.held.is_empty() && reserved == 0;
         // A reservation from before a clock was set back may last longer.
@@ -735,10 +736,10 @@ impl Budgets {
         let Some(ledger) = self.ledgers.get_mut(&place) else {
             return Ok(());
         };
-        let uses = ledger.touch(clock);
-        let is_late = ledger.full_at(clock) <= clock;
+        let uses = ledger.advance(clock);
+        let is_late = ledger.unused_from(clock) <= clock;
         let is_excused = is_excused || self.vague.contains(&place.1);
-        check(is_late == is_full || is_excused, "the end", text)?;
+        check(is_late == is_unused || is_excused, "the end", text)?;
         self.count(place.1, uses)
     }
 
