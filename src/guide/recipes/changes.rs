@@ -33,8 +33,8 @@
 //!   command.
 //! - Claims that wait follow the new limit and keep their places. In a fair queue they get new turns. Processes learn
 //!   of a change one after the other. Until all know it, claims of the informed processes may pass the others.
-//! - Whatever limit operators set, a claim with a limit of 0 is refused as full, and a claim with a weight above its
-//!   own limit is refused as invalid.
+//! - A claim with a limit of 0 is refused as full, and a claim with a weight above its own limit as invalid. No limit of
+//!   an operator changes that.
 //! - While Redis is away the limits that were known stay in force, also in
 //!   [shares](crate::redis::WhenUnavailable::Share). A server that loses its data loses them, and each process logs
 //!   that once. On a cluster one node has all limits, in one Redis key.
