@@ -10,15 +10,15 @@
 --         permits have reserved and not settled; how many units return within a window, the limit of the last grant; and
 --         what has returned of the next unit, in parts: a unit has as many parts as the window has ms
 --         `pause` -> END ID of a pause of the key, see pause.lua
---         window:reservation -> how many of its units its holder has settled; `-` while its claim is not granted yet; `!`
---         once the reservation has ended
+--         window:reservation -> how many of its units its holder has settled, all after a release with `keep`; `-` while its
+--         claim is not granted yet; `!` once the reservation has ended
 --
 -- Spent units return with time, and reserved units do not. A grant reserves, a settlement moves units from reserved to
 -- spent, and the end of a permit frees what is left. So nothing is returned twice. All numbers are integers, and CREDIT
 -- keeps what a rounding leaves.
 --
 -- A script can fail midway. So one command changes a reservation's field together with the state. A member without a field, or
--- with that of an ended reservation, counts for nothing. `close` removes it, because a cluster's node may abort a script that
+-- with that of an ended reservation, counts for nothing. It stays until `close`, because a cluster's node may abort a script that
 -- names a key that it has emptied. If the script fails before, it stays until its end.
 
 budgets = {}
@@ -77,7 +77,7 @@ local function state_of(budget)
     '%d %d %d %d %d', math.min(budget.spent, MOST_EXACT), budget.at, budget.reserved, budget.limit, budget.credit)
 end
 
--- Writes the state, and what reservations have settled, as their fields and values.
+-- Writes the state, and fields of reservations with their values.
 local function save(budget, ...)
   call('HSET', budget.hash, budget.field, state_of(budget), ...)
   budget.has_state = true
@@ -112,6 +112,7 @@ local function field_of(budget, id)
   local known = budget.known[id]
   if known == nil then
     known = call('HGET', budget.hash, budget.prefix .. id)
+    budget.known[id] = known
   end
   return known ~= '!' and known or nil
 end
@@ -148,8 +149,8 @@ count_held = function(key, now, may_wait, id)
   end
   if not is_empty and first[2] + 0 <= now then
     rarely().remove_ended(budget, now)
-  elseif is_empty and (budget.reserved > 0 or now - budget.at > 2 * budget.window) then
-    -- Only after this time can `held` have expired.
+  elseif is_empty and (budget.reserved > 0 or now - budget.at > 2 * budget.window and call('HLEN', hash) > 1) then
+    -- `held` has expired, or all was released. It lasts for two windows at least, and may leave fields behind.
     rarely().spend_reserved(budget, now)
   end
   move_to(budget, now)
@@ -243,17 +244,21 @@ local function release_reservation(budget, unit, now)
   return 1
 end
 
+-- Runs a command on a key with any number of members or fields.
+local function call_for_all(command, key, all)
+  for at = 1, #all, CHUNK do
+    call(command, key, unpack(all, at, math.min(at + CHUNK - 1, #all)))
+  end
+end
+
 -- Removes the members that have ended or were released. The script does not use the budget after this.
 local function close(budget)
   local members, fields = {}, {}
   for id in pairs(budget.removed) do
     members[#members + 1], fields[#fields + 1] = id, budget.prefix .. id
   end
-  for at = 1, #members, CHUNK do
-    local last = math.min(at + CHUNK - 1, #members)
-    call('HDEL', budget.hash, unpack(fields, at, last))
-    call('ZREM', budget.held, unpack(members, at, last))
-  end
+  call_for_all('HDEL', budget.hash, fields)
+  call_for_all('ZREM', budget.held, members)
 end
 
 -- Functions for what is rare. Built when the first of them is needed, because building a function takes longer than most
@@ -279,13 +284,6 @@ function rarely()
     local part = over % rate
     local ms = scale(part, budget.window, rate, rate - 1 - budget.credit)
     return math.min(math.max((over - part) / rate * budget.window + ms, 0), MOST_EXACT)
-  end
-
-  -- Runs a command on a key with many members or fields.
-  function rare.call_for_all(command, key, all)
-    for at = 1, #all, CHUNK do
-      call(command, key, unpack(all, at, math.min(at + CHUNK - 1, #all)))
-    end
   end
 
   -- Lets keys last for some ms at least.
@@ -333,8 +331,8 @@ function rarely()
     budget.has_ended = true
   end
 
-  -- Enters the pause of the key, `END ID`, into the budget's queue, if the queue has it not or has another one: the window may not
-  -- have been in use when the key was paused. Returns true, or nothing if the pause is over.
+  -- Enters the pause of the key, `END ID`, into the budget's queue, unless the queue has it with the same end: the window may not
+  -- have been in use when the key was paused. Returns true, or nothing if the pause is over or the field has another form.
   function rare.enter_pause(budget, pause, now)
     local ends, id, length = string.match(pause, '^(%d+) (%w+%.%w+%.%w+%.%w+%.%w+%.%w+%.(%w+)%..+)$')
     if not id then
@@ -387,7 +385,7 @@ function rarely()
     save(budget)
   end
 
-  -- `held` has expired, so all that was reserved counts as used since the last call. If `held` was lost instead, this is too
+  -- `held` is empty, so all that was reserved counts as used since the last call, and no field is of use. If `held` was lost instead, this is too
   -- early for permits that are in use: an eviction may admit a whole limit more.
   function rare.spend_reserved(budget, now)
     budget.spent = budget.spent + budget.reserved
@@ -400,7 +398,7 @@ function rarely()
         fields[#fields + 1] = all[at]
       end
     end
-    rare.call_for_all('HDEL', budget.hash, fields)
+    call_for_all('HDEL', budget.hash, fields)
     budget.known = {}
   end
 
@@ -413,7 +411,7 @@ function rarely()
     unit_cost = function(queue, id)
       local window = string.match(queue, '}(%d+):queue$')
       local limit = limit_and_weight(id)
-      return window and math.min(UNIT, math.min(10000 * window, 1000000000) / math.max(limit, 1)) or UNIT
+      return window and math.min(UNIT, 10000 * window / math.max(limit, 1)) or UNIT
     end
 
     local function free_any(semaphore, unit)

@@ -5,9 +5,9 @@
 -- waiter. Grants need no rule for pauses: queue.lua only leaves the entry out of counts, and reports it. No waiter moves
 -- up when the entry leaves, because no claim can have its flow, `!`.
 --
--- Promises: a semaphore has at most one pause, and a shorter pause never replaces a longer one. Holders and waiters stay
--- as they are. The end is at most LENGTH ahead, even if the clock is set back. The keys outlive the pause only if claims
--- wait.
+-- Promises: a semaphore has at most one pause, and a shorter pause never replaces a longer one, except that the queue of a
+-- budget follows its hash. Holders and waiters stay as they are. The end is at most LENGTH ahead, even if the clock is set
+-- back. The keys outlive the pause only if claims wait.
 --
 -- The pause of a budget is also stored in the hash that the budgets of all windows share, so that it holds for windows that are
 -- used for the first time during the pause: see `enter_pause` of budget.lua. Window 0 stands for these.
@@ -54,12 +54,13 @@ end
 local is_budget = is_hash(token)
 -- For another window than 0 the hash shows if the pause was ended. Perhaps the key was paused again since.
 local follows_hash = is_budget and budgets[held].window > 0
-local was_paused = ends > now and not follows_hash
+-- This call ends the pause if its length is 0.
+local may_end = ends > now and not follows_hash
 if length == 0 then
   if is_budget and not follows_hash then
     call('HDEL', token, 'pause')
   end
-  if old and (was_paused or ends <= now) then
+  if old and (may_end or ends <= now) then
     leave(queue, alive, old)
     expire_again()
   end
@@ -88,4 +89,4 @@ elseif now + length > ends then
   rarely().extend({alive, queue, is_budget and token or nil}, length)
 end
 finish(held, queue, alive)
-return {now, (length > 0 or was_paused) and 1 or 0}
+return {now, (length > 0 or may_end) and 1 or 0}

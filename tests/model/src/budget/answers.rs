@@ -129,13 +129,16 @@ impl World {
         self.queue.retain(|waiter| waiter.client != at);
         self.oracle.reserved.remove(&asked.id);
         self.units.remove(&at);
+        check(asked.is_revoked == (refusal[0] == -3), || {
+            format!("{at}: {refusal:?}, is revoked: {}", asked.is_revoked)
+        })?;
         match *refusal {
-            [-3, _, _] => check(asked.is_revoked, || format!("{at} is not revoked")),
+            [-3, _, _] => Ok(()),
             [-4, _, _, left] => check(asked.pause == Some(left), || format!("paused for {left}")),
             [0, _, _, ref rest @ ..] => {
-                let is_known = !asked.is_held && asked.is_first;
-                let due =
-                    is_known.then(|| self.due(asked.claim.weight, self.oracle.all_reserved()));
+                let due = asked
+                    .is_first
+                    .then(|| self.due(asked.claim.weight, self.oracle.all_reserved()));
                 let due = Vec::from_iter(due.flatten());
                 check(asked.pause.is_none() && *rest == due, || {
                     format!("{rest:?} instead of {due:?}")

@@ -245,8 +245,8 @@ const PLANTED: [(&str, &str, &str, Scenario); 27] = [
     ),
     (
         "budget",
-        "call('HDEL', budget.hash, unpack(fields, at, last))",
-        "",
+        "call_for_all('HDEL', budget.hash, fields) call_for_all('ZREM', budget.held, members)",
+        "call_for_all('ZREM', budget.held, members)",
         IMPATIENT,
     ),
     (
