@@ -391,7 +391,7 @@ impl From<StoreError> for AcquireError {
 pub const MAX_WEIGHT: u32 = 1_000;
 
 /// The largest share of a flow. Up to here a share is exact to one percent: that of a budget, if its limit allows at
-/// most 1,000 claims per second.
+/// most 10,000 claims per second.
 pub const MAX_SHARE: u32 = 100;
 
 /// The most claims of one request. One call to Redis serves this number of semaphores.

@@ -263,7 +263,7 @@ fn the_limit_of_a_long_key_is_taken_away_by_the_key_and_not_by_its_hash() {
         let hash = listed[0]["hash"].as_str().expect("a hash");
         let by_hash = run_line(&server, &format!("set-limit concurrency #{hash} default"));
         assert_eq!(by_hash.code, Some(2), "{by_hash:?}");
-        assert!(by_hash.err.contains("name the key itself"), "{by_hash:?}");
+        assert!(by_hash.err.contains("give the whole key"), "{by_hash:?}");
         let by_key = run_line(&server, &format!("set-limit concurrency {long} default"));
         assert_eq!(by_key.code, Some(0), "{by_key:?}");
         assert_eq!(run_line(&server, "limits").code, Some(1));

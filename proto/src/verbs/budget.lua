@@ -356,11 +356,12 @@ function rarely()
     local old = is_pause(budget.head) and budget.head
     local known = old and tonumber(call('ZSCORE', alive, old) or 0) or 0
     if old == id and known == tonumber(ends) then
+      rare.extend({alive, queue, budget.hash}, ends - now)
       return true
     end
     call('ZADD', queue, 0, id)
     call('ZADD', alive, ends, id)
-    rare.extend({alive, queue}, ends - now)
+    rare.extend({alive, queue, budget.hash}, ends - now)
     if old and old ~= id then
       call('ZREM', queue, old)
       call('ZREM', alive, old)
@@ -407,11 +408,11 @@ function rarely()
       grant, hold, flow_of, last_of = semaphores(now, micros, floor, ended, is_provisional)
 
     -- Returns the amount that a unit adds to the tags of a flow of share 1: less if many units may be granted, so that the tags
-    -- of a queue that is never empty stay below those of revocations for ten years.
+    -- of a queue that is never empty stay below those of revocations for a year.
     unit_cost = function(queue, id)
       local window = string.match(queue, '}(%d+):queue$')
       local limit = limit_and_weight(id)
-      return window and math.min(UNIT, 10000 * window / math.max(limit, 1)) or UNIT
+      return window and math.min(UNIT, 100000 * window / math.max(limit, 1)) or UNIT
     end
 
     local function free_any(semaphore, unit)
