@@ -3,6 +3,7 @@
 //! Promises: P26.
 
 use super::world::{LEASE, PROVISIONAL, World, claim, id, keys_of};
+use testing::rng::Rng;
 use tower_semaphore_model::{
     scripts::Verb,
     stand_in::{Entry, Reply, Value},
@@ -228,4 +229,27 @@ fn a_revocation_that_fails_midway_can_be_sent_again() {
             break;
         }
     }
+}
+
+/// The crowd has the largest share, so its claims are close to each other in the queue. The limit is 100,000 a second.
+#[test]
+fn a_newcomer_waits_behind_the_head_of_a_crowd_only() {
+    const LIMIT: i64 = 100_000;
+    let mut world = World::new(Rng::new(1), 1_000, LIMIT);
+    world.acquire_with("100000 rate", &id(0, LIMIT, LIMIT), LEASE);
+    // The share and the flow follow the time of the claim, which is 0. A share of 100 is 2s.
+    let of_flow = |permit, flow| id(permit, LIMIT, 1).replace(".0...", flow);
+    let crowd = (1..=300).map(|permit| of_flow(permit, ".0.2s.crowd."));
+    for id in crowd.chain([of_flow(301, ".0.1.newcomer.")]) {
+        world.acquire_with("100000 rate 8000 1000 0 0", &id, LEASE);
+    }
+    let queue = world.server.key(&world.keys[1]).map(|entry| &entry.value);
+    let Some(Value::Sorted(queue)) = queue else {
+        panic!("{queue:?}")
+    };
+    let place = queue
+        .items()
+        .iter()
+        .position(|(_, id)| id.contains("newcomer"));
+    assert_eq!((queue.items().len(), place), (301, Some(1)));
 }
