@@ -386,8 +386,8 @@ function rarely()
     save(budget)
   end
 
-  -- `held` is empty, so all that was reserved counts as used since the last call, and no field is of use. If `held` was lost instead, this is too
-  -- early for permits that are in use: an eviction may admit a whole limit more.
+  -- `held` is empty, so all that was reserved counts as used since the last call, and no field is of use. If `held` was
+  -- lost instead, this is too early for permits that are in use: an eviction may admit a whole limit more.
   function rare.spend_reserved(budget, now)
     budget.spent = budget.spent + budget.reserved
     budget.reserved = 0

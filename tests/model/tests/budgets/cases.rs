@@ -2,7 +2,7 @@
 //!
 //! Promises: P26.
 
-use super::world::{LEASE, PROVISIONAL, World, claim, id, keys_of};
+use super::world::{LEASE, PROVISIONAL, World, claims, id, keys_of};
 use testing::rng::Rng;
 use tower_semaphore_model::{
     scripts::Verb,
@@ -37,11 +37,9 @@ fn however_many_reservations_have_ended_each_is_spent_at_its_end() {
 #[test]
 fn two_claims_in_one_call_do_not_share_the_same_units() {
     let mut world = World::with_minute();
-    let numbers = [LEASE, world.now() + 500, 1_000, LEASE, 1, 2];
-    let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
     // Each claim needs three units of a limit of five.
-    let ids = ["p.1.0.0.5.3.7ps.0...", "p.2.0.0.5.3.7ps.0..."];
-    args.extend(["1", "1", ids[0], "1", ids[1]].map(str::to_owned));
+    let ids = [id(1, 5, 3), id(2, 5, 3)];
+    let args = claims(world.now(), "1", &[&ids[0], &ids[1]], LEASE);
     let answer = world.run(Verb::AcquireBudgets, &args);
     // The first is granted, and three units are held. The second finds level 1 full with these.
     assert_eq!(answer[1..3], [1, 3].map(Reply::Int));
@@ -68,8 +66,7 @@ fn a_head_start_reserves_nothing_beyond_the_limit() {
     let head = world.acquire_with("100 8000 10 0 0", "h.2.0.0.2s.2i.7ps.0...", LEASE);
     assert!(matches!(&head[1], Reply::List(queued) if queued[0] == Reply::Int(-2)));
     // The holder of 60 units settles 360, so nothing of it is reserved any more.
-    let args = [LEASE.to_string(), "1".to_owned(), format!("{other} 360")];
-    world.run(Verb::RefreshBudgets, &args);
+    refresh(&mut world, other, 360);
     world.server.now += 600_000;
     // It was sent before, and has a head start of 5 s.
     let again = world.acquire_with("-1 2000 10 0 5000000", early, LEASE);
@@ -165,7 +162,7 @@ fn the_end_of_a_pause_ends_no_later_pause_of_another_operator() {
 #[test]
 fn a_budget_whose_reservations_have_expired_leaves_no_field_behind() {
     let (mut world, hour) = (World::with_minute(), keys_of(3_600_000));
-    let long = claim(world.now(), "100", &id(1, 100, 1), LEASE);
+    let long = claims(world.now(), "100", &[&id(1, 100, 1)], LEASE);
     let granted = world.try_to_run(Verb::AcquireBudgets, &hour, &long);
     granted.expect("it runs");
     for permit in 2..5 {
@@ -188,9 +185,9 @@ fn revoke(world: &mut World, id: &str) -> Result<Vec<Reply>, String> {
     world.try_to_run(Verb::Revoke, &keys, &args.map(str::to_owned))
 }
 
-/// The answer to a refresh of a reservation that has settled one unit: 1 if it is held.
-fn refresh(world: &mut World, id: &str) -> Reply {
-    let args = [LEASE.to_string(), "1".to_owned(), format!("{id} 1")];
+/// The answer to a refresh of a reservation that has settled this total: 1 if it is held.
+fn refresh(world: &mut World, id: &str, total: i64) -> Reply {
+    let args = [LEASE.to_string(), "1".to_owned(), format!("{id} {total}")];
     world.run(Verb::RefreshBudgets, &args).remove(1)
 }
 
@@ -204,8 +201,8 @@ fn a_refresh_of_a_revoked_reservation_reports_its_loss() {
     let answer = revoke(&mut world, &revoked).expect("it runs");
     assert_eq!(answer[1], Reply::Int(1));
     world.server.now += LEASE * 1_000;
-    assert_eq!(refresh(&mut world, &revoked), Reply::Int(0));
-    assert_eq!(refresh(&mut world, &ended), Reply::Int(1));
+    assert_eq!(refresh(&mut world, &revoked, 1), Reply::Int(0));
+    assert_eq!(refresh(&mut world, &ended, 1), Reply::Int(1));
 }
 
 /// It fails after any number of writes, as long as it fails.
@@ -220,7 +217,7 @@ fn a_revocation_that_fails_midway_can_be_sent_again() {
         world.server.writes_left = None;
         revoke(&mut world, &id).expect("it runs");
         assert_eq!(
-            refresh(&mut world, &id),
+            refresh(&mut world, &id, 1),
             Reply::Int(0),
             "after {writes} writes"
         );

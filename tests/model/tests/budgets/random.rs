@@ -3,7 +3,7 @@
 //!
 //! Promises: P26.
 
-use super::world::{DAY, LEASE, PROVISIONAL, World, claim, id};
+use super::world::{DAY, LEASE, PROVISIONAL, World, claims, id};
 use testing::rng::Rng;
 use tower_semaphore_model::{budget::stored, scripts::Verb, stand_in::Reply};
 
@@ -73,7 +73,7 @@ impl World {
         };
         let lasts = self.rng.one_of(&[LEASE, LEASE, LEASE, LEASE, PROVISIONAL]);
         let terms = if is_rate { "1 rate" } else { "1" };
-        let args = claim(self.now(), terms, &id, lasts);
+        let args = claims(self.now(), terms, &[&id], lasts);
         let (now, was_set_back) = (self.now(), self.oracle.was_set_back);
         self.oracle.move_to(now);
         let is_held = self.oracle.has(&id);

@@ -46,12 +46,14 @@ pub(crate) fn id(permit: usize, limit: i64, weight: i64) -> String {
     format!("p.{}.0.0.{limit}.{weight}.7ps.0...", base36(permit as u32))
 }
 
-/// The arguments of an acquire of one claim with these terms, which is granted for `lasts`.
-pub(crate) fn claim(now: i64, terms: &str, id: &str, lasts: i64) -> Vec<String> {
+/// The arguments of an acquire of claims with these terms, which are granted for `lasts`.
+pub(crate) fn claims(now: i64, terms: &str, ids: &[&str], lasts: i64) -> Vec<String> {
     // Lease, deadline, floor, length of the grant, levels of each claim, and claims.
-    let numbers = [LEASE, now + 500, 1_000, lasts, 1, 1];
-    let numbers = numbers.iter().map(i64::to_string);
-    numbers.chain([terms, "1", id].map(str::to_owned)).collect()
+    let numbers = [LEASE, now + 500, 1_000, lasts, 1, ids.len() as i64];
+    let mut args: Vec<_> = numbers.iter().map(i64::to_string).collect();
+    args.push(terms.to_owned());
+    args.extend(ids.iter().flat_map(|id| ["1", id].map(str::to_owned)));
+    args
 }
 
 impl World {
@@ -95,7 +97,10 @@ impl World {
     }
 
     pub(crate) fn acquire_with(&mut self, terms: &str, id: &str, lasts: i64) -> Vec<Reply> {
-        self.run(Verb::AcquireBudgets, &claim(self.now(), terms, id, lasts))
+        self.run(
+            Verb::AcquireBudgets,
+            &claims(self.now(), terms, &[id], lasts),
+        )
     }
 
     /// The number of fields in the hash.
@@ -140,7 +145,7 @@ impl World {
             let mut claim_all = |permit| {
                 later.now += ALWAYS * 1_000;
                 let id = id(permit, self.limit, self.limit);
-                let args = claim(later.now / 1_000, &self.limit.to_string(), &id, LEASE);
+                let args = claims(later.now / 1_000, &self.limit.to_string(), &[&id], LEASE);
                 let verb = Verb::AcquireBudgets;
                 run_on(&self.runner, &mut later, verb, &self.keys, &args)
                     .expect("the call does not fail again")
